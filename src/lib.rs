@@ -1,0 +1,2 @@
+//! Portcullis, a reverse proxy for the Model Context Protocol.
+pub mod wire;

@@ -1,0 +1,2 @@
+//! Sans-io protocol words.
+pub mod sse;
