@@ -1,2 +1,17 @@
 //! Portcullis, a reverse proxy for the Model Context Protocol.
+pub mod clock;
+pub mod id;
+pub mod seal;
+pub mod secret;
+
 pub mod wire;
+
+pub mod runtime;
+
+pub mod identity;
+
+pub mod policy;
+
+pub mod exchange;
+
+pub mod upstream;

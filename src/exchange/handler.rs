@@ -1,0 +1,41 @@
+//! The contract between doors and hall.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use crate::id::PrincipalId;
+use crate::identity::Credential;
+
+use super::{Endpoint, Exchange, Reject, Reply};
+
+/// Who stands behind a request, as the hall found out. Holds the one snapshot of this exchange.
+pub trait Caller: Clone + Send + Sync + 'static {
+    /// Returns the principal.
+    fn principal(&self) -> &PrincipalId;
+
+    /// Says whether this principal is connected to what the path names [NAM-5].
+    fn serves(&self, endpoint: &Endpoint) -> bool;
+
+    /// Returns the fingerprint of what this principal sees there now, for a new session's [`super::Told`].
+    fn seen(&self, endpoint: &Endpoint) -> u64;
+}
+
+/// The hall as a door sees it.
+pub trait Handler: Send + Sync + 'static {
+    /// What [`Handler::identify`] found.
+    type Caller: Caller;
+
+    /// Finds out who presents a credential. A step of its own, because a legacy session is bound to its principal
+    /// before there is a call.
+    ///
+    /// # Errors
+    /// A [`Reject`] of kind `Unauthenticated` or `NotMapped`.
+    fn identify(&self, credential: &Credential) -> Result<Self::Caller, Reject>;
+
+    /// Handles one exchange. The future resolves when the first thing for the client is known.
+    ///
+    /// # Cancel safety
+    /// Dropping the future, or the reply's stream, cancels the call at the server on its hop's own way.
+    fn call(self: &Arc<Self>, caller: Self::Caller, exchange: Exchange)
+    -> impl Future<Output = Reply> + Send + 'static;
+}

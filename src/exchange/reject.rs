@@ -1,0 +1,139 @@
+//! A refusal: what the client may read, what the log must hold, and whether trying again helps.
+//!
+//! Not for: status codes and JSON-RPC codes; `downstream::respond` is that table.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// What kind of refusal this is. Closed: a new kind must be answered in `downstream::respond`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RejectKind {
+    /// A body, cursor or argument that cannot be read: -32602.
+    InvalidParams,
+    /// A header disagrees with the body: -32020.
+    HeaderMismatch,
+    /// The gateway is stopping.
+    Draining,
+    /// A response over a cap.
+    Limit,
+    /// A method that is not served.
+    MethodNotFound,
+    /// A credential that maps to no principal: 403.
+    NotMapped,
+    /// Too many sessions or streams.
+    TooMany,
+    /// No or a wrong credential: 401.
+    Unauthenticated,
+    /// A tool that is unknown, hidden, or on a server not granted: one answer for all [POL-11].
+    UnknownTool,
+    /// The server is down, died, answered rubbish, or asks for what cannot be carried.
+    Upstream,
+    /// The server did not answer in time.
+    UpstreamTimeout,
+}
+
+/// Who is to blame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// The client.
+    Client,
+    /// The gateway.
+    Gateway,
+    /// The server behind it.
+    Upstream,
+}
+
+/// Whether the same request may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// After a while.
+    After(Duration),
+    /// It would fail again, or might be done twice.
+    Never,
+    /// It never reached a server.
+    Safe,
+}
+
+/// Why, for log and audit: never shown to the client, because hidden and unknown must look alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReasonCode {
+    /// Bad arguments, cursor or headers.
+    BadRequest,
+    /// The gateway is stopping.
+    Draining,
+    /// Hidden by the policy's allow list.
+    NotAllowed,
+    /// Hidden by the policy's exclude list, or `deny_all_tools`.
+    Excluded,
+    /// Over a cap.
+    OverLimit,
+    /// The server is not granted by a bundle.
+    ServerNotGranted,
+    /// No or wrong credential.
+    Unauthenticated,
+    /// Nothing of that name.
+    Unknown,
+    /// The server failed.
+    Upstream,
+    /// Hidden by state: its server is down.
+    ServerDown,
+}
+
+/// A refusal.
+#[derive(Clone, Debug)]
+pub struct Reject {
+    /// What kind.
+    pub kind: RejectKind,
+    /// Who is to blame.
+    pub source: Source,
+    /// Whether trying again helps.
+    pub retry: Retry,
+    /// The words for the client: no address, no path, no stack.
+    pub public: Cow<'static, str>,
+    /// The words for the operator's log.
+    pub detail: String,
+    /// The reason for log and audit.
+    pub reason: ReasonCode,
+}
+
+impl Reject {
+    /// Makes a refusal that the client caused.
+    #[must_use]
+    pub fn client(kind: RejectKind, public: impl Into<Cow<'static, str>>, reason: ReasonCode) -> Self {
+        Self { kind, source: Source::Client, retry: Retry::Never, public: public.into(), detail: String::new(), reason }
+    }
+
+    /// Makes a refusal that a server caused.
+    #[must_use]
+    pub fn upstream(kind: RejectKind, public: impl Into<Cow<'static, str>>, detail: impl Into<String>) -> Self {
+        let reason = if kind == RejectKind::Limit { ReasonCode::OverLimit } else { ReasonCode::Upstream };
+        Self {
+            kind,
+            source: Source::Upstream,
+            retry: Retry::Never,
+            public: public.into(),
+            detail: detail.into(),
+            reason,
+        }
+    }
+
+    /// Adds what the log must hold.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+
+    /// Says that the request never reached a server.
+    #[must_use]
+    pub const fn safe_to_retry(mut self) -> Self {
+        self.retry = Retry::Safe;
+        self
+    }
+
+    /// The one answer for a tool that is unknown, hidden or not granted [POL-11]; only the reason differs.
+    #[must_use]
+    pub fn unknown_tool(reason: ReasonCode) -> Self {
+        Self::client(RejectKind::UnknownTool, "Unknown tool", reason)
+    }
+}

@@ -1,0 +1,130 @@
+//! What comes back: one outcome at once, or a stream of events that ends in one.
+//!
+//! Invariants: exactly one `Done`, and it is the last; whatever was taken on the way in lives in the reply's guards.
+
+use std::fmt;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_core::Stream;
+
+use crate::wire::jsonrpc::Response;
+use crate::wire::mcp::Era;
+
+use super::Reject;
+
+/// An outcome: an answer, or a refusal.
+pub type Outcome = Result<Answer, Reject>;
+
+/// The events of a reply. Dropping it cancels the call at the server.
+pub type EventStream = Pin<Box<dyn Stream<Item = Event> + Send>>;
+
+/// What a call is answered with.
+#[derive(Debug)]
+pub enum Answer {
+    /// Facts for `server/discover` and `initialize`.
+    Discovery(Discovery),
+    /// A listen has ended in order.
+    Ended,
+    /// A page of tools.
+    Tools(ToolsPage),
+    /// A server's own answer, raw, with the era it was spoken in.
+    Upstream {
+        /// The response as received.
+        response: Box<Response>,
+        /// The server's era on that connection.
+        era: Era,
+    },
+}
+
+/// What `server/discover` answers beyond the door's own facts.
+#[derive(Clone, Debug, Default)]
+pub struct Discovery {
+    /// Instructions for the client's model, if any.
+    pub instructions: Option<String>,
+}
+
+/// One page of `tools/list`, ready-encoded.
+#[derive(Clone, Debug)]
+pub struct ToolsPage {
+    /// The JSON array of definitions.
+    pub tools: Bytes,
+    /// The sealed cursor of the next page.
+    pub next_cursor: Option<String>,
+    /// How long the page may be kept, in milliseconds.
+    pub ttl_ms: u64,
+    /// Whether only this principal may reuse it.
+    pub private: bool,
+}
+
+/// Something on the way to the outcome.
+#[derive(Debug)]
+pub enum Event {
+    /// The outcome; nothing follows.
+    Done(Outcome),
+    /// A whole `notifications/message`, as the server sent it.
+    Log(Bytes),
+    /// A whole `notifications/progress` with the client's own token.
+    Progress(Bytes),
+    /// The visible tools have changed (listen only).
+    ToolsChanged,
+}
+
+/// What the hall returns.
+pub struct Reply {
+    /// The outcome, or events that end in it.
+    pub body: ReplyBody,
+    guards: Vec<Box<dyn Send>>,
+}
+
+/// The two forms of a reply.
+pub enum ReplyBody {
+    /// The outcome was the first thing known.
+    Done(Box<Outcome>),
+    /// Something comes before the outcome.
+    Events(EventStream),
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// Makes a reply of one outcome.
+    #[must_use]
+    pub fn once(outcome: Outcome) -> Self {
+        Self { body: ReplyBody::Done(Box::new(outcome)), guards: Vec::new() }
+    }
+
+    /// Makes a reply of events; the last must be `Done`.
+    #[must_use]
+    pub fn events(events: EventStream) -> Self {
+        Self { body: ReplyBody::Events(events), guards: Vec::new() }
+    }
+
+    /// Lets a guard travel with the reply until it ends or is dropped.
+    #[must_use]
+    pub fn with_guard(mut self, guard: impl Send + 'static) -> Self {
+        self.guards.push(Box::new(guard));
+        self
+    }
+
+    /// Takes the reply apart; the caller keeps the guards until the client has the last byte.
+    #[must_use]
+    pub fn into_parts(self) -> (ReplyBody, Vec<Box<dyn Send>>) {
+        (self.body, self.guards)
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("body", &self.body).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ReplyBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done(outcome) => f.debug_tuple("Done").field(outcome).finish(),
+            Self::Events(_) => f.write_str("Events"),
+        }
+    }
+}

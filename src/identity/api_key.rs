@@ -1,0 +1,79 @@
+//! API keys: only their SHA-256 is kept, and compared in constant time [AUT-1].
+
+use std::collections::HashMap;
+use std::fmt;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA256, digest};
+
+use crate::id::PrincipalId;
+
+/// The SHA-256 of an API key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ApiKeyHash([u8; 32]);
+
+/// All keys of all principals.
+#[derive(Clone, Debug, Default)]
+pub struct KeyRing(HashMap<ApiKeyHash, PrincipalId>);
+
+impl ApiKeyHash {
+    /// Hashes a key as presented.
+    #[must_use]
+    pub fn of(key: &str) -> Self {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref());
+        Self(hash)
+    }
+
+    /// Reads 64 hexadecimal digits; `None` if the text is anything else.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut hash = [0; 32];
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        for (index, slot) in hash.iter_mut().enumerate() {
+            *slot = u8::from_str_radix(text.get(index * 2..index * 2 + 2)?, 16).ok()?;
+        }
+        Some(Self(hash))
+    }
+}
+
+impl fmt::Debug for ApiKeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKeyHash(…)")
+    }
+}
+
+impl KeyRing {
+    /// Adds a key; returns the principal that already has it.
+    pub fn insert(&mut self, hash: ApiKeyHash, principal: PrincipalId) -> Option<PrincipalId> {
+        self.0.insert(hash, principal)
+    }
+
+    /// Finds the principal of a key as presented.
+    #[must_use]
+    pub fn find(&self, key: &str) -> Option<&PrincipalId> {
+        let hash = ApiKeyHash::of(key);
+        let (kept, principal) = self.0.get_key_value(&hash)?;
+        verify_slices_are_equal(&kept.0, &hash.0).ok().map(|()| principal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ApiKeyHash, KeyRing};
+    use crate::id::PrincipalId;
+
+    #[test]
+    fn a_key_is_found_by_its_hash_alone() {
+        let hash = ApiKeyHash::from_hex("2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b").unwrap();
+        assert_eq!(hash, ApiKeyHash::of("secret"));
+        let mut ring = KeyRing::default();
+        assert!(ring.insert(hash, PrincipalId::new("alice")).is_none());
+        assert_eq!(ring.find("secret"), Some(&PrincipalId::new("alice")));
+        assert_eq!(ring.find("Secret"), None);
+        assert!(ApiKeyHash::from_hex("zz").is_none() && ApiKeyHash::from_hex("é".repeat(32).as_str()).is_none());
+        assert!(!format!("{ring:?}").contains("2bb8"));
+    }
+}

@@ -1,0 +1,19 @@
+//! Tasks, drain, readiness: what keeps a daemon's life in order.
+//!
+//! Not for: sockets or protocol.
+
+mod drain;
+mod ready;
+mod task;
+
+pub use drain::{Drain, DrainGuard};
+pub use ready::{Ready, ReadyLatch};
+pub use task::Tasks;
+
+/// Builds the one runtime of the process; the only place that decides which one it is.
+///
+/// # Errors
+/// The operating system refuses threads or an event queue.
+pub fn build() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+}

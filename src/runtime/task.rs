@@ -1,0 +1,93 @@
+//! The only place that starts tasks: named, tracked, panics counted.
+//!
+//! Invariant: no task is detached; [`Tasks::cancel`] and [`Tasks::wait`] end and await them all.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// A handle to start tasks with. Clones share the tracker.
+#[derive(Clone, Debug, Default)]
+pub struct Tasks {
+    tracker: TaskTracker,
+    cancel: CancellationToken,
+    panics: Arc<AtomicU64>,
+}
+
+impl Tasks {
+    /// Makes an empty tracker.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts a task that ends with its future, or when all tasks are cancelled.
+    pub fn spawn(&self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
+        let cancel = self.cancel.clone();
+        let panics = Arc::clone(&self.panics);
+        let work = async move {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => {}
+                done = std::panic::AssertUnwindSafe(future).catch_unwind() => {
+                    if done.is_err() {
+                        panics.fetch_add(1, Ordering::Relaxed);
+                        tracing::error!(task = name, "a task panicked");
+                    }
+                }
+            }
+        };
+        #[expect(clippy::disallowed_methods, reason = "this is Tasks")]
+        tokio::spawn(self.tracker.track_future(work));
+    }
+
+    /// Runs blocking work off the reactor.
+    ///
+    /// # Errors
+    /// The work panicked or the runtime is shutting down.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, tokio::task::JoinError> {
+        tokio::task::spawn_blocking(work).await
+    }
+
+    /// Returns the token that is cancelled when all tasks must end.
+    #[must_use]
+    pub const fn cancelled(&self) -> &CancellationToken {
+        &self.cancel
+    }
+
+    /// Says how many tasks have panicked.
+    #[must_use]
+    pub fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
+    /// Says how many tasks are alive.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tracker.len()
+    }
+
+    /// Says whether no task is alive.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tracker.is_empty()
+    }
+
+    /// Drops every task's future at its next await.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Waits until every task has ended.
+    pub async fn wait(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+}

@@ -1,0 +1,181 @@
+//! One live connection to a server, and what is sent on it: the contract between transports and `server`.
+//!
+//! Not for: choosing or owning connections. A transport implements [`Connector`] and [`Link`] and nothing else.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::exchange::{Reply, UpstreamCall};
+use crate::wire::bridge::{self, Hop};
+use crate::wire::json;
+use crate::wire::jsonrpc::Notification;
+use crate::wire::mcp::{Era, STATELESS_LATEST};
+
+/// A boxed future; the trait objects here need one.
+pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Opens connections to one server.
+pub(super) trait Connector: Send + Sync + fmt::Debug {
+    /// Opens a connection and makes the handshake.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends what it started, a child process included.
+    fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>>;
+}
+
+/// Which era a connection is wanted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Want {
+    /// Whatever a probe finds (protocol §2.8).
+    Any,
+    /// This one; no other will do.
+    Era(Era),
+}
+
+/// A connection after its handshake.
+#[derive(Debug)]
+pub(super) struct Started {
+    /// The connection.
+    pub(super) link: Arc<dyn Link>,
+    /// The server advertises `tools`.
+    pub(super) tools: bool,
+    /// The server advertises `tools.listChanged`.
+    pub(super) list_changed: bool,
+}
+
+/// Why there is no connection. The words are for the operator; no secret is in them.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum StartError {
+    /// The server does not speak the era that was wanted.
+    #[error("does not speak the {0:?} era: {1}")]
+    Era(Era, String),
+    /// It could not be reached, ended, or did not answer in time. The text names the cause.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// One live connection.
+pub(super) trait Link: Send + Sync + fmt::Debug {
+    /// Returns the era spoken on it.
+    fn era(&self) -> Era;
+
+    /// Sends a request. The reply is known when the first event or the answer has arrived; dropping it, or the future,
+    /// cancels the request on this hop's own way: stdio and legacy HTTP by `notifications/cancelled`, stateless HTTP by
+    /// closing the response. Exactly one answer, also when the connection dies. A [`Reply`] of this layer carries
+    /// `Answer::Upstream`, or a `Reject` of kind `Upstream` or `Limit` that names the server. `Retry::Safe` on it means
+    /// that the server has not acted on the request.
+    fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply>;
+
+    /// Starts listening for list changes, where the era needs an own stream for it. At most once per connection.
+    fn watch(self: Arc<Self>);
+
+    /// Counts the `notifications/tools/list_changed` that have arrived.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// Is cancelled when the connection is of no more use.
+    fn closed(&self) -> &CancellationToken;
+
+    /// Ends the connection in order: a child by stdin, TERM, KILL; an HTTP session by DELETE. Returns at once.
+    fn close(&self);
+
+    /// Says why the connection is of no more use, for status and log: exit code, last stderr lines.
+    fn last_words(&self) -> Option<String>;
+}
+
+/// What is sent.
+#[derive(Clone, Debug)]
+pub(super) enum Outgoing {
+    /// A client's call.
+    Call(Box<UpstreamCall>),
+    /// A request of the gateway's own; `members` are the params' members without braces.
+    Own {
+        /// The method.
+        method: &'static str,
+        /// The params' members without braces.
+        members: String,
+    },
+}
+
+// === impl Outgoing ===
+
+impl Outgoing {
+    /// Spells the request for a hop; `id` is the progress token too.
+    pub(super) fn render(&self, id: u64, era: Era) -> Bytes {
+        match self {
+            Self::Own { method, members } => bridge::own_request(id, method, era, &bridge::server_info(), members),
+            Self::Call(call) => bridge::lower_call(
+                &call.call.request,
+                &call.call.params,
+                &call.call.meta,
+                &Hop {
+                    era,
+                    id,
+                    name: json::quoted(&call.original),
+                    capabilities: capabilities(call),
+                    client_info: call.client.info.clone().unwrap_or_else(bridge::server_info),
+                    request_state: call.request_state.clone(),
+                },
+            ),
+        }
+    }
+
+    /// Returns the method's name.
+    pub(super) const fn method(&self) -> &'static str {
+        match self {
+            Self::Call(_) => "tools/call",
+            Self::Own { method, .. } => method,
+        }
+    }
+
+    /// Returns the client's own progress token, where it wants progress.
+    pub(super) fn progress_token(&self) -> Option<&Bytes> {
+        match self {
+            Self::Call(call) => call.call.meta.progress_token.as_ref(),
+            Self::Own { .. } => None,
+        }
+    }
+
+    /// Spells a progress notification of the server for the client: its own token in place of ours, all else as it
+    /// came. `None` if the client wants none, or the notification is malformed.
+    pub(super) fn progress_for_client(&self, notification: &Notification) -> Option<Bytes> {
+        let token = self.progress_token()?;
+        let params = notification.params.as_ref()?;
+        let members = json::members(params).ok()?;
+        let at = json::range_in(&notification.raw, members.get("progressToken").ok()??.get());
+        let mut edits = crate::wire::jsonrpc::Edits::new(notification.raw.clone());
+        edits.replace(at, token.clone());
+        Some(edits.apply())
+    }
+}
+
+/// What a stateless server is told the client can do: what a stateless client declared of the three kinds of input that
+/// pass between two stateless peers; nothing for a legacy client, which cannot be asked yet.
+pub(super) fn capabilities(call: &UpstreamCall) -> Bytes {
+    const NONE: Bytes = Bytes::from_static(b"{}");
+    if call.client.version < STATELESS_LATEST {
+        return NONE;
+    }
+    let Ok(members) = json::members(&call.client.capabilities) else { return NONE };
+    let carried = |key: &str| matches!(key, "elicitation" | "roots" | "sampling");
+    if members.iter().all(|(key, _)| carried(key)) {
+        return call.client.capabilities.clone();
+    }
+    let kept: Vec<String> = members
+        .iter()
+        .filter(|(key, _)| carried(key))
+        .map(|(key, value)| format!("\"{key}\":{}", value.get()))
+        .collect();
+    Bytes::from(format!("{{{}}}", kept.join(",")))
+}
+
+/// Reads the value of `progress` in a progress notification, for the rule that it must grow [R109].
+pub(super) fn progress_value(notification: &Notification) -> Option<f64> {
+    let members = json::members(notification.params.as_ref()?).ok()?;
+    members.get("progress").ok()??.get().parse().ok()
+}

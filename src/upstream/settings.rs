@@ -1,0 +1,105 @@
+//! What is configured of one server, checked and with units.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::{HeaderName, Uri};
+
+use crate::id::UpstreamName;
+use crate::secret::Secret;
+
+/// One `[[mcp.servers]]` entry.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// Its name.
+    pub name: UpstreamName,
+    /// How it is reached.
+    pub transport: Transport,
+    /// Which era to speak.
+    pub era: EraChoice,
+    /// The bound of one JSON-RPC response: an HTTP body, an SSE event, a stdio line [LIM-1].
+    pub max_response_bytes: usize,
+    /// The time of one call until it is cancelled [LIM-4].
+    pub tool_timeout: Duration,
+    /// The longest time of one call, however much progress it reports [LIM-4].
+    pub tool_max: Duration,
+    /// The time from start to the end of the handshake.
+    pub start_timeout: Duration,
+    /// How long a server may be silent when asked for its era.
+    pub probe_timeout: Duration,
+    /// `/readyz` waits for this server; a missing secret of it fails the start.
+    pub required: bool,
+    /// What happens to its tools while it is down [TRN-7].
+    pub on_down: OnDown,
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug)]
+pub enum Transport {
+    /// A Streamable HTTP server.
+    Http {
+        /// Its endpoint; it may hold a secret, so it is never logged.
+        url: Secret<String>,
+        /// The same, parsed.
+        uri: Uri,
+        /// Configured headers; they replace the gateway's own [TRN-6].
+        headers: Vec<(HeaderName, Secret<String>)>,
+    },
+    /// A child process.
+    Stdio {
+        /// The program: a path, or a name looked up in PATH.
+        command: String,
+        /// Its arguments, passed as they are, without a shell.
+        args: Vec<String>,
+        /// Variables added to the short list of [TRN-9].
+        env: Vec<(String, Secret<String>)>,
+        /// Names of variables that pass from the gateway's environment, beyond that list.
+        inherit_env: Vec<String>,
+        /// Its working folder.
+        cwd: Option<PathBuf>,
+    },
+}
+
+/// Which era a server is spoken to in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EraChoice {
+    /// Found out.
+    #[default]
+    Auto,
+    /// `initialize`, without a probe.
+    Legacy,
+    /// 2026-07-28, without a probe.
+    Stateless,
+}
+
+/// What happens to a server's tools while it is down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDown {
+    /// They leave the lists after 10 seconds.
+    Hide,
+    /// They stay; calls fail at once.
+    #[default]
+    Keep,
+}
+
+impl ServerSettings {
+    /// The default of `max_response_bytes`: 10 MiB in base64 and 2 MiB for the envelope.
+    pub const MAX_RESPONSE_BYTES: usize = 16_078_168;
+
+    /// Makes settings with the defaults of product §9.
+    #[must_use]
+    pub const fn new(name: UpstreamName, transport: Transport) -> Self {
+        Self {
+            name,
+            transport,
+            era: EraChoice::Auto,
+            max_response_bytes: Self::MAX_RESPONSE_BYTES,
+            tool_timeout: Duration::from_secs(60),
+            tool_max: Duration::from_secs(600),
+            start_timeout: Duration::from_secs(60),
+            probe_timeout: Duration::from_secs(5),
+            required: false,
+            on_down: OnDown::Keep,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A client's `tools/call` as the server of the next hop must read it (protocol §4.2, §5.2, §5.3).
+//!
+//! Not for: headers; `upstream::http` computes them from the same facts.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+
+use crate::wire::json;
+use crate::wire::jsonrpc::{Edits, Request};
+use crate::wire::mcp::{
+    CAPABILITIES_KEY, CLIENT_INFO_KEY, CallParams, Era, ProtocolVersion, RESERVED_PREFIX, RequestMeta, VERSION_KEY,
+};
+
+/// What the next hop speaks, and what the gateway says of the client there.
+#[derive(Clone, Debug)]
+pub struct Hop {
+    /// The era of the server.
+    pub era: Era,
+    /// The id on this hop; it is the progress token too.
+    pub id: u64,
+    /// The server's own name for the tool.
+    pub name: Bytes,
+    /// `clientCapabilities` for a stateless server, a JSON object.
+    pub capabilities: Bytes,
+    /// `clientInfo` for a stateless server, a JSON object.
+    pub client_info: Bytes,
+    /// The server's own `requestState`, as JSON text, in place of the sealed one.
+    pub request_state: Option<Bytes>,
+}
+
+/// Rewrites a call for the next hop: id, name, `_meta`, and nothing else.
+#[must_use]
+pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, hop: &Hop) -> Bytes {
+    let base = request.params_at.start;
+    let shift = |at: &std::ops::Range<usize>| at.start + base..at.end + base;
+    let mut edits = Edits::new(request.raw.clone());
+    edits.replace(request.id_at.clone(), hop.id.to_string());
+    edits.replace(shift(&params.name_at), hop.name.clone());
+    if let (Some(at), None) = (&params.arguments_at, &params.arguments) {
+        edits.replace(shift(at), Bytes::from_static(b"{}"));
+    }
+    if let (Some(at), Some(state)) = (&params.request_state_at, &hop.request_state) {
+        edits.replace(shift(at), state.clone());
+    }
+    if let Some(rebuilt) = rebuilt_meta(meta, hop) {
+        match &params.meta_at {
+            Some(at) => edits.replace(shift(at), rebuilt),
+            None => {
+                let mut member = BytesMut::from(&b"\"_meta\":"[..]);
+                member.extend_from_slice(&rebuilt);
+                member.put_u8(b',');
+                // The params hold at least a name, so a comma is right.
+                edits.replace(base + 1..base + 1, member.freeze())
+            }
+        };
+    }
+    edits.apply()
+}
+
+/// Returns `_meta` for the next hop, `None` where it can stay as it is.
+fn rebuilt_meta(meta: &RequestMeta, hop: &Hop) -> Option<Bytes> {
+    let token = meta.progress_token.as_ref().map(|_| hop.id);
+    match hop.era {
+        Era::Legacy => {
+            let raw = meta.raw.as_ref()?;
+            let reserved = memchr::memmem::find(raw, RESERVED_PREFIX.as_bytes()).is_some() || raw.contains(&b'\\');
+            (reserved || token.is_some()).then(|| object(&[], token, meta))
+        }
+        Era::Stateless => {
+            let same = meta.version.as_ref().and_then(Option::as_deref) == Some(ProtocolVersion::V2026_07_28.as_str())
+                && meta.capabilities.as_ref() == Some(&hop.capabilities)
+                && meta.client_info.as_ref() == Some(&hop.client_info);
+            if same && token.is_none() {
+                return None;
+            }
+            let version = Bytes::from_static(b"\"2026-07-28\"");
+            let mut own = vec![
+                (VERSION_KEY, version),
+                (CLIENT_INFO_KEY, hop.client_info.clone()),
+                (CAPABILITIES_KEY, hop.capabilities.clone()),
+            ];
+            if let Some(level) = &meta.log_level {
+                own.push(("io.modelcontextprotocol/logLevel", level.clone()));
+            }
+            Some(object(&own, token, meta))
+        }
+    }
+}
+
+fn object(own: &[(&str, Bytes)], token: Option<u64>, meta: &RequestMeta) -> Bytes {
+    let mut out = BytesMut::from(&b"{"[..]);
+    let mut add = |key: &[u8], value: &[u8]| {
+        if out.len() > 1 {
+            out.put_u8(b',');
+        }
+        out.extend_from_slice(key);
+        out.put_u8(b':');
+        out.extend_from_slice(value);
+    };
+    for (key, value) in own {
+        add(&json::quoted(key), value);
+    }
+    if let Some(token) = token {
+        add(b"\"progressToken\"", token.to_string().as_bytes());
+    }
+    for (key, value) in meta.passing() {
+        add(&key, &value);
+    }
+    out.put_u8(b'}');
+    out.freeze()
+}
+
+/// Spells a request of the gateway's own; `members` are the params' members without braces.
+#[must_use]
+pub fn own_request(id: u64, method: &str, era: Era, client_info: &[u8], members: &str) -> Bytes {
+    let meta = match era {
+        Era::Legacy => String::new(),
+        Era::Stateless => format!(
+            "\"_meta\":{{\"{VERSION_KEY}\":\"{}\",\"{CLIENT_INFO_KEY}\":{},\"{CAPABILITIES_KEY}\":{{}}}}{}",
+            ProtocolVersion::V2026_07_28,
+            String::from_utf8_lossy(client_info),
+            if members.is_empty() { "" } else { "," },
+        ),
+    };
+    Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{meta}{members}}}}}"#))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::{Hop, lower_call, own_request};
+    use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
+    use crate::wire::mcp::{CallParams, Era, RequestMeta};
+
+    fn lower(text: &str, era: Era) -> String {
+        let raw = Bytes::from(text.to_owned());
+        let Ok(Decoded::One(Message::Request(request))) = decode(&raw, &Limits::DOWNSTREAM) else { panic!("{text}") };
+        let params = CallParams::read(request.params.as_ref().unwrap()).unwrap();
+        let meta = RequestMeta::read(request.params.as_ref()).unwrap();
+        let hop = Hop {
+            era,
+            id: 7,
+            name: Bytes::from_static(b"\"t\""),
+            capabilities: meta.capabilities.clone().unwrap_or_else(|| Bytes::from_static(b"{}")),
+            client_info: meta.client_info.clone().unwrap_or_else(|| Bytes::from_static(br#"{"name":"g"}"#)),
+            request_state: None,
+        };
+        String::from_utf8(lower_call(&request, &params, &meta, &hop).to_vec()).unwrap()
+    }
+
+    /// [R86]: two legacy peers see each other's bytes but for id and name.
+    #[test]
+    fn legacy_to_legacy_changes_id_and_name_alone() {
+        assert_eq!(
+            lower(
+                r#"{ "x":1e2,"id":"a" ,"jsonrpc":"2.0","method":"tools/call","params":{"z":1.10,"name":"s__t","arguments":{"a":12345678901234567890123,"s":"\ud800"}} }"#,
+                Era::Legacy
+            ),
+            r#"{ "x":1e2,"id":7 ,"jsonrpc":"2.0","method":"tools/call","params":{"z":1.10,"name":"t","arguments":{"a":12345678901234567890123,"s":"\ud800"}} }"#
+        );
+    }
+
+    #[test]
+    fn stateless_to_stateless_keeps_meta_without_a_token() {
+        let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c"} , "io.modelcontextprotocol/clientCapabilities":{},"x":null}"#;
+        let text =
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"_meta":{meta},"name":"s__t"}}}}"#);
+        assert_eq!(lower(&text, Era::Stateless), text.replace("\"id\":1", "\"id\":7").replace("s__t", "t"));
+    }
+
+    /// [TRN-9]: reserved keys are rebuilt per hop, others pass; the progress token is ours.
+    #[test]
+    fn meta_is_rebuilt_across_eras() {
+        let stateless = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":"p","a/b":1.0},"name":"s__t"}}"#;
+        assert_eq!(
+            lower(stateless, Era::Legacy),
+            r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"_meta":{"progressToken":7,"a/b":1.0},"name":"t"}}"#
+        );
+        let legacy = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s__t","arguments":null}}"#;
+        assert_eq!(
+            lower(legacy, Era::Stateless),
+            r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"g"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"t","arguments":{}}}"#
+        );
+    }
+
+    #[test]
+    fn own_requests_carry_meta_in_the_stateless_era_alone() {
+        assert_eq!(
+            own_request(1, "tools/list", Era::Legacy, b"{}", ""),
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#
+        );
+        assert_eq!(
+            own_request(1, "tools/list", Era::Stateless, b"{}", r#""cursor":"""#),
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{},"io.modelcontextprotocol/clientCapabilities":{}},"cursor":""}}"#
+        );
+    }
+}

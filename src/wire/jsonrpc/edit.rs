@@ -1,0 +1,70 @@
+//! Changes a message by replacing byte ranges; everything else stays byte for byte.
+//!
+//! Not for: finding the ranges.
+
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
+
+/// A list of replacements on one text.
+#[derive(Clone, Debug)]
+pub struct Edits {
+    raw: Bytes,
+    changes: SmallVec<[(Range<usize>, Bytes); 6]>,
+}
+
+impl Edits {
+    /// Starts with no change.
+    #[must_use]
+    pub fn new(raw: Bytes) -> Self {
+        Self { raw, changes: SmallVec::new() }
+    }
+
+    /// Returns the text as it was.
+    #[must_use]
+    pub const fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+
+    /// Replaces a range; an empty range inserts. Ranges must not overlap.
+    pub fn replace(&mut self, at: Range<usize>, with: impl Into<Bytes>) -> &mut Self {
+        debug_assert!(at.start <= at.end && at.end <= self.raw.len(), "edit lies outside of the text");
+        self.changes.push((at, with.into()));
+        self
+    }
+
+    /// Returns the changed text in one piece.
+    #[must_use]
+    pub fn apply(mut self) -> Bytes {
+        if self.changes.is_empty() {
+            return self.raw;
+        }
+        self.changes.sort_by_key(|(at, _)| (at.start, at.end));
+        let added: usize = self.changes.iter().map(|(_, with)| with.len()).sum();
+        let mut out = BytesMut::with_capacity(self.raw.len() + added);
+        let mut done = 0;
+        for (at, with) in &self.changes {
+            debug_assert!(done <= at.start, "edits overlap");
+            out.extend_from_slice(self.raw.get(done..at.start).unwrap_or_default());
+            out.extend_from_slice(with);
+            done = at.end;
+        }
+        out.extend_from_slice(self.raw.get(done..).unwrap_or_default());
+        out.freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Edits;
+    use bytes::Bytes;
+
+    #[test]
+    fn edits_touch_nothing_else() {
+        let mut edits = Edits::new(Bytes::from_static(b"abcdef"));
+        edits.replace(4..5, "E").replace(0..0, ">").replace(1..3, "");
+        assert_eq!(edits.apply(), ">adEf");
+        assert_eq!(Edits::new(Bytes::from_static(b"abc")).apply(), "abc");
+    }
+}

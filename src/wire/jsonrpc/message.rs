@@ -1,0 +1,192 @@
+//! Messages that keep the bytes they came as, and know where their parts lie.
+//!
+//! Not for: decoding (`decode`) or changing (`edit`).
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+
+use bytes::Bytes;
+
+/// A request id: a JSON string or number, kept as it was spelled.
+///
+/// Two ids are equal if they have the same JSON type and the same text; a string is compared after its escapes are read.
+#[derive(Clone)]
+pub struct RequestId(Bytes);
+
+/// One JSON-RPC message.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// A method call that wants an answer.
+    Request(Request),
+    /// A method call that wants none.
+    Notification(Notification),
+    /// The answer to a request.
+    Response(Response),
+}
+
+/// A request. `params` is a slice of `raw`.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The whole message as received.
+    pub raw: Bytes,
+    /// Its id.
+    pub id: RequestId,
+    /// Where the id's value lies in `raw`.
+    pub id_at: Range<usize>,
+    /// The method's name.
+    pub method: String,
+    /// The params' text, if there are any.
+    pub params: Option<Bytes>,
+    /// Where the params lie in `raw`.
+    pub params_at: Range<usize>,
+}
+
+/// A notification. `params` is a slice of `raw`.
+#[derive(Clone, Debug)]
+pub struct Notification {
+    /// The whole message as received.
+    pub raw: Bytes,
+    /// The method's name.
+    pub method: String,
+    /// The params' text, if there are any.
+    pub params: Option<Bytes>,
+    /// Where the params lie in `raw`.
+    pub params_at: Range<usize>,
+}
+
+/// A response.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// The whole message as received.
+    pub raw: Bytes,
+    /// Its id; `None` where the peer could not read the request's.
+    pub id: Option<RequestId>,
+    /// Where the id's value lies in `raw`; empty at the place of the opening brace if there is none.
+    pub id_at: Range<usize>,
+    /// What it carries.
+    pub payload: Payload,
+}
+
+/// What a response carries, as a place in its `raw`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// The error object's place.
+    Error(Range<usize>),
+    /// The result's place.
+    Result(Range<usize>),
+}
+
+// === impl RequestId ===
+
+impl RequestId {
+    /// Takes a raw JSON value as an id; `None` unless it is a string or a number.
+    #[must_use]
+    pub fn from_raw(raw: Bytes) -> Option<Self> {
+        matches!(raw.first(), Some(b'"' | b'-' | b'0'..=b'9')).then_some(Self(raw))
+    }
+
+    /// Makes a numeric id.
+    #[must_use]
+    pub fn number(number: u64) -> Self {
+        Self(Bytes::from(number.to_string()))
+    }
+
+    /// Returns the JSON text, exactly as it was spelled.
+    #[must_use]
+    pub const fn raw(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// Returns the number, if this is a plain non-negative integer.
+    #[must_use]
+    pub fn as_u64(&self) -> Option<u64> {
+        std::str::from_utf8(&self.0).ok()?.parse().ok()
+    }
+
+    fn escaped(&self) -> Option<String> {
+        if self.0.first() == Some(&b'"') && memchr::memchr(b'\\', &self.0).is_some() {
+            serde_json::from_slice::<String>(&self.0).ok().map(|text| format!("\"{text}\""))
+        } else {
+            None
+        }
+    }
+}
+
+impl PartialEq for RequestId {
+    fn eq(&self, other: &Self) -> bool {
+        match (self.escaped(), other.escaped()) {
+            (None, None) => self.0 == other.0,
+            (Some(one), None) => one.as_bytes() == other.0,
+            (None, Some(two)) => self.0 == two.as_bytes(),
+            (Some(one), Some(two)) => one == two,
+        }
+    }
+}
+
+impl Eq for RequestId {}
+
+impl Hash for RequestId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self.escaped() {
+            Some(text) => text.as_bytes().hash(state),
+            None => self.0.as_ref().hash(state),
+        }
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RequestId({})", String::from_utf8_lossy(&self.0))
+    }
+}
+
+// === impl Response ===
+
+impl Response {
+    /// Returns the result's text, `None` for an error.
+    #[must_use]
+    pub fn result(&self) -> Option<Bytes> {
+        match &self.payload {
+            Payload::Error(_) => None,
+            Payload::Result(at) => Some(self.raw.slice(at.clone())),
+        }
+    }
+
+    /// Returns the error object's text, `None` for a result.
+    #[must_use]
+    pub fn error(&self) -> Option<Bytes> {
+        match &self.payload {
+            Payload::Error(at) => Some(self.raw.slice(at.clone())),
+            Payload::Result(_) => None,
+        }
+    }
+
+    /// Makes a response that carries `result`, a JSON text, for the request `id`.
+    #[must_use]
+    pub fn with_result(id: &RequestId, result: &[u8]) -> Self {
+        Self::build(Some(id), b"result", result)
+    }
+
+    /// Makes a response that carries `error`, an error object's text; `id` is `null` where the request's is unknown.
+    #[must_use]
+    pub fn with_error(id: Option<&RequestId>, error: &[u8]) -> Self {
+        Self::build(id, b"error", error)
+    }
+
+    fn build(id: Option<&RequestId>, member: &[u8], value: &[u8]) -> Self {
+        let spelled: &[u8] = id.map_or(b"null", |id| id.raw());
+        let mut raw = Vec::with_capacity(40 + spelled.len() + value.len());
+        raw.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+        let id_at = raw.len()..raw.len() + spelled.len();
+        raw.extend_from_slice(spelled);
+        raw.extend_from_slice(b",\"");
+        raw.extend_from_slice(member);
+        raw.extend_from_slice(b"\":");
+        let at = raw.len()..raw.len() + value.len();
+        raw.extend_from_slice(value);
+        raw.push(b'}');
+        let payload = if member == b"result" { Payload::Result(at) } else { Payload::Error(at) };
+        Self { raw: Bytes::from(raw), id: id.cloned(), id_at, payload }
+    }
+}

@@ -1,0 +1,99 @@
+//! `_meta`: the keys the gateway reads and rebuilds per hop [TRN-9].
+//!
+//! Not for: other keys; they pass as they are.
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use crate::wire::json::{self, JsonError};
+
+/// The protocol version of a request.
+pub const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+/// The client's self-description.
+pub const CLIENT_INFO_KEY: &str = "io.modelcontextprotocol/clientInfo";
+/// What the client can do, for this request alone.
+pub const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
+/// The log level wanted for this request.
+pub const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
+/// The server's self-description, on a result.
+pub const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
+/// The id of the listen request a notification belongs to.
+pub const SUBSCRIPTION_ID_KEY: &str = "io.modelcontextprotocol/subscriptionId";
+/// Begins every key that is rebuilt per hop.
+pub const RESERVED_PREFIX: &str = "io.modelcontextprotocol/";
+/// The progress token.
+pub const PROGRESS_TOKEN_KEY: &str = "progressToken";
+
+/// What a request's `_meta` says. Raw values are slices of the request.
+#[derive(Clone, Debug, Default)]
+pub struct RequestMeta {
+    /// The whole `_meta` object, if there is one.
+    pub raw: Option<Bytes>,
+    /// `protocolVersion` as text; `Some(None)` if it is there but no string.
+    pub version: Option<Option<String>>,
+    /// `clientCapabilities`, an object.
+    pub capabilities: Option<Bytes>,
+    /// `clientInfo`.
+    pub client_info: Option<Bytes>,
+    /// `progressToken`: a string or an integer, as spelled.
+    pub progress_token: Option<Bytes>,
+    /// `logLevel`, as spelled.
+    pub log_level: Option<Bytes>,
+}
+
+/// Why `_meta` cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MetaError {
+    /// Not an object, or a key that is read stands twice.
+    #[error("'_meta' cannot be read: {0}")]
+    Malformed(#[from] JsonError),
+    /// A key has a value of the wrong kind.
+    #[error("'_meta' key '{0}' has the wrong type")]
+    WrongType(&'static str),
+}
+
+// === impl RequestMeta ===
+
+impl RequestMeta {
+    /// Reads the `_meta` of params.
+    ///
+    /// # Errors
+    /// [`MetaError`] if params or `_meta` hold a key twice that is read here, or a value of the wrong kind.
+    pub fn read(params: Option<&Bytes>) -> Result<Self, MetaError> {
+        let Some(params) = params else { return Ok(Self::default()) };
+        let Some(raw) = json::members(params)?.get("_meta")? else { return Ok(Self::default()) };
+        let raw = params.slice_ref(raw.get().as_bytes());
+        let members = json::members(&raw)?;
+        let slice = |value: &RawValue| raw.slice_ref(value.get().as_bytes());
+        let version = members.get(VERSION_KEY)?.map(|value| json::text(value).map(std::borrow::Cow::into_owned));
+        let capabilities = members.get(CAPABILITIES_KEY)?.map(slice);
+        if capabilities.as_ref().is_some_and(|value| value.first() != Some(&b'{')) {
+            return Err(MetaError::WrongType(CAPABILITIES_KEY));
+        }
+        let progress_token = members.get(PROGRESS_TOKEN_KEY)?.map(slice);
+        if progress_token.as_ref().is_some_and(|value| !matches!(value.first(), Some(b'"' | b'-' | b'0'..=b'9'))) {
+            return Err(MetaError::WrongType(PROGRESS_TOKEN_KEY));
+        }
+        let client_info = members.get(CLIENT_INFO_KEY)?.map(slice);
+        let log_level = members.get(LOG_LEVEL_KEY)?.map(slice);
+        Ok(Self { version, capabilities, client_info, progress_token, log_level, raw: Some(raw.clone()) })
+    }
+
+    /// Says whether the request is of the stateless era by its own word (protocol §2.8).
+    #[must_use]
+    pub const fn is_stateless(&self) -> bool {
+        self.version.is_some()
+    }
+
+    /// Returns the members that pass to the next hop as they are: `(key as JSON text, value)`.
+    #[must_use]
+    pub fn passing(&self) -> Vec<(Bytes, Bytes)> {
+        let Some(raw) = &self.raw else { return Vec::new() };
+        let Ok(members) = json::members(raw) else { return Vec::new() };
+        members
+            .iter()
+            .filter(|(key, _)| !key.starts_with(RESERVED_PREFIX) && *key != PROGRESS_TOKEN_KEY)
+            .map(|(key, value)| (json::quoted(key), raw.slice_ref(value.get().as_bytes())))
+            .collect()
+    }
+}

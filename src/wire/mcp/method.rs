@@ -1,0 +1,128 @@
+//! The one table of methods [POL-19]: what is not in it reaches no server.
+
+/// A method the gateway knows by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// `completion/complete`
+    CompletionComplete,
+    /// `server/discover`
+    Discover,
+    /// `initialize`
+    Initialize,
+    /// `logging/setLevel`
+    LoggingSetLevel,
+    /// `ping`
+    Ping,
+    /// `prompts/get`
+    PromptsGet,
+    /// `prompts/list`
+    PromptsList,
+    /// `resources/list`
+    ResourcesList,
+    /// `resources/read`
+    ResourcesRead,
+    /// `resources/subscribe`
+    ResourcesSubscribe,
+    /// `resources/templates/list`
+    ResourcesTemplatesList,
+    /// `resources/unsubscribe`
+    ResourcesUnsubscribe,
+    /// `subscriptions/listen`
+    SubscriptionsListen,
+    /// `tools/call`
+    ToolsCall,
+    /// `tools/list`
+    ToolsList,
+}
+
+/// Who sends a method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Both sides.
+    Both,
+    /// The client alone.
+    ClientToServer,
+}
+
+/// Which member of the params names the target, and so `Mcp-Name` [R7].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// `params.name`
+    Name,
+    /// Nothing.
+    None,
+    /// `params.uri`
+    Uri,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct MethodSpec {
+    /// The method.
+    pub method: Method,
+    /// Its name on the wire.
+    pub name: &'static str,
+    /// Exists from 2024-11-05 to 2025-11-25.
+    pub legacy: bool,
+    /// Exists in 2026-07-28.
+    pub stateless: bool,
+    /// Who sends it.
+    pub direction: Direction,
+    /// What names its target.
+    pub target: Target,
+    /// Whether this version of the gateway serves it; what is not served is not advertised and answered -32601.
+    pub served: bool,
+}
+
+const TABLE: [MethodSpec; 15] = [
+    row(Method::CompletionComplete, "completion/complete", (true, true), Target::None, false),
+    row(Method::Discover, "server/discover", (false, true), Target::None, true),
+    row(Method::Initialize, "initialize", (true, false), Target::None, true),
+    row(Method::LoggingSetLevel, "logging/setLevel", (true, false), Target::None, false),
+    MethodSpec { direction: Direction::Both, ..row(Method::Ping, "ping", (true, false), Target::None, true) },
+    row(Method::PromptsGet, "prompts/get", (true, true), Target::Name, false),
+    row(Method::PromptsList, "prompts/list", (true, true), Target::None, false),
+    row(Method::ResourcesList, "resources/list", (true, true), Target::None, false),
+    row(Method::ResourcesRead, "resources/read", (true, true), Target::Uri, false),
+    row(Method::ResourcesSubscribe, "resources/subscribe", (true, false), Target::None, false),
+    row(Method::ResourcesTemplatesList, "resources/templates/list", (true, true), Target::None, false),
+    row(Method::ResourcesUnsubscribe, "resources/unsubscribe", (true, false), Target::None, false),
+    row(Method::SubscriptionsListen, "subscriptions/listen", (false, true), Target::None, true),
+    row(Method::ToolsCall, "tools/call", (true, true), Target::Name, true),
+    row(Method::ToolsList, "tools/list", (true, true), Target::None, true),
+];
+
+const fn row(method: Method, name: &'static str, eras: (bool, bool), target: Target, served: bool) -> MethodSpec {
+    MethodSpec { method, name, legacy: eras.0, stateless: eras.1, direction: Direction::ClientToServer, target, served }
+}
+
+// === impl Method ===
+
+impl Method {
+    /// Finds a method by its name; case matters.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        TABLE.iter().find(|spec| spec.name == name).map(|spec| spec.method)
+    }
+
+    /// Returns the method's row.
+    #[must_use]
+    pub fn spec(self) -> &'static MethodSpec {
+        #[expect(clippy::expect_used, reason = "a test walks every variant")]
+        TABLE.iter().find(|spec| spec.method == self).expect("every method has a row")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Method, TABLE};
+
+    #[test]
+    fn every_row_is_found_by_name_and_method() {
+        for spec in &TABLE {
+            assert_eq!(Method::from_name(spec.name), Some(spec.method));
+            assert_eq!(spec.method.spec().name, spec.name);
+        }
+        assert_eq!(Method::from_name("TOOLS/LIST"), None);
+    }
+}

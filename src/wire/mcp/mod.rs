@@ -1,0 +1,18 @@
+//! MCP's words: versions, methods, headers, `_meta`, tools.
+//!
+//! Not for: carrying payloads as types. Only what is routed on, checked or rewritten is read.
+
+mod header;
+mod meta;
+mod method;
+mod tool;
+mod version;
+
+pub use header::{HeaderError, decode_value, encode_value, name};
+pub use meta::{
+    CAPABILITIES_KEY, CLIENT_INFO_KEY, MetaError, RESERVED_PREFIX, RequestMeta, SERVER_INFO_KEY, SUBSCRIPTION_ID_KEY,
+    VERSION_KEY,
+};
+pub use method::{Direction, Method, MethodSpec, Target};
+pub use tool::{CallParams, HeaderParam, ParamValue, ToolDefinition, ToolError};
+pub use version::{Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST};
