@@ -15,3 +15,7 @@ pub mod policy;
 pub mod exchange;
 
 pub mod upstream;
+
+pub mod gateway;
+
+pub mod downstream;

@@ -1,7 +1,14 @@
 //! May it happen? Pure: no I/O, no clock; time and state are arguments.
 //!
-//! Not for: reading policy files (`config`). Invariant: a [`Permitted`] is made here and nowhere else.
+//! Not for: reading policy files (`config`). Invariants: deny wins; a [`Permitted`] is made by a [`Decision`] and
+//! nowhere else; the list and the call ask the same question.
 
+mod decide;
+mod pattern;
 mod permit;
+mod profile;
 
+pub use decide::{Action, Decision, Denial, Subject};
+pub use pattern::{Pattern, PatternError};
 pub use permit::Permitted;
+pub use profile::{EmptyAllow, Profile};

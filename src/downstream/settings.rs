@@ -1,0 +1,53 @@
+//! What the front door needs to know, checked, with units.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Settings of the MCP listener.
+#[derive(Clone, Debug)]
+pub struct DownstreamSettings {
+    /// Where it listens; several addresses are several sockets (`localhost:P` binds both families).
+    pub addresses: Vec<SocketAddr>,
+    /// Host names beyond loopback ones that `Host` may carry, without port; on a loopback listener loopback names are
+    /// always taken [TRN-6].
+    pub allowed_hosts: Vec<String>,
+    /// Origins (scheme, host, port) that a browser page may have; loopback origins are taken on a loopback listener.
+    pub allowed_origins: Vec<String>,
+    /// The largest request body, in bytes; over it 413.
+    pub body_bytes_max: usize,
+    /// The largest request head, in bytes; over it 431.
+    pub header_bytes_max: usize,
+    /// The most header fields; over it 431.
+    pub headers_max: usize,
+    /// The most client connections at once; one task and two buffers each.
+    pub connections_max: usize,
+    /// The most legacy sessions in all; a few KiB each.
+    pub sessions_max: usize,
+    /// The most legacy sessions of one principal.
+    pub sessions_per_principal_max: usize,
+    /// How long a legacy session may be idle.
+    pub session_idle: Duration,
+    /// The pause after which a silent stream gets a comment; a silent POST becomes a stream then.
+    pub keep_alive: Duration,
+    /// The most events queued for one stream.
+    pub stream_events_max: usize,
+}
+
+impl Default for DownstreamSettings {
+    fn default() -> Self {
+        Self {
+            addresses: vec![SocketAddr::from(([127, 0, 0, 1], 7800))],
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            body_bytes_max: 16 << 20,
+            header_bytes_max: 64 << 10,
+            headers_max: 100,
+            connections_max: 10_000,
+            sessions_max: 10_000,
+            sessions_per_principal_max: 1_000,
+            session_idle: Duration::from_secs(1_800),
+            keep_alive: Duration::from_secs(25),
+            stream_events_max: 256,
+        }
+    }
+}

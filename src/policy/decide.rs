@@ -1,0 +1,141 @@
+//! The decision: the server must be granted, then the profile speaks; deny wins.
+
+use std::collections::BTreeSet;
+
+use crate::id::UpstreamName;
+
+use super::{EmptyAllow, Pattern, Permitted, Profile};
+
+/// On whose behalf: what bundles grant, and the policy. A subject is an audience: principals with equal subjects see the
+/// same.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The servers that bundles grant [CFG-1].
+    pub granted: &'a BTreeSet<UpstreamName>,
+    /// The policy; `None` if the principal has none: all that is granted [AUT-1].
+    pub profile: Option<&'a Profile>,
+}
+
+/// What is asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct Action<'a> {
+    /// The tool's server.
+    pub server: &'a UpstreamName,
+    /// The name as shown.
+    pub shown: &'a str,
+    /// The full, uncut `<server>__<original>`.
+    pub full: &'a str,
+}
+
+/// Why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// `deny_all_tools`, or a pattern of `excluded_tools`.
+    Excluded,
+    /// Not in a non-empty `allowed_tools`.
+    NotAllowed,
+    /// No bundle grants the server.
+    ServerNotGranted,
+}
+
+/// A decision. The only maker of [`Permitted`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Decision {
+    /// It may happen.
+    Allow,
+    /// It may not.
+    Deny(Denial),
+}
+
+impl Subject<'_> {
+    /// Decides one action; list and call both ask this [POL-12].
+    pub fn decide(&self, action: &Action<'_>) -> Decision {
+        if !self.granted.contains(action.server) {
+            return Decision::Deny(Denial::ServerNotGranted);
+        }
+        let Some(profile) = self.profile else { return Decision::Allow };
+        let any = |patterns: &[Pattern]| {
+            patterns.iter().any(|pattern| pattern.matches(action.shown) || pattern.matches(action.full))
+        };
+        if profile.deny_all_tools || any(&profile.excluded_tools) {
+            return Decision::Deny(Denial::Excluded);
+        }
+        match &profile.allowed_tools {
+            None => Decision::Allow,
+            Some(patterns) if patterns.is_empty() && profile.empty_allow == EmptyAllow::All => Decision::Allow,
+            Some(patterns) if any(patterns) => Decision::Allow,
+            Some(_) => Decision::Deny(Denial::NotAllowed),
+        }
+    }
+}
+
+impl Decision {
+    /// Turns a value into a permitted one.
+    ///
+    /// # Errors
+    /// The [`Denial`].
+    pub fn permit<T>(self, value: T) -> Result<Permitted<T>, Denial> {
+        match self {
+            Self::Allow => Ok(Permitted::new(value)),
+            Self::Deny(denial) => Err(denial),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{Action, Decision, Denial, Subject};
+    use crate::id::UpstreamName;
+    use crate::policy::{EmptyAllow, Pattern, Profile};
+
+    fn patterns(texts: &[&str]) -> Vec<Pattern> {
+        texts.iter().map(|text| Pattern::new(text).unwrap()).collect()
+    }
+
+    fn decide(profile: Option<&Profile>, shown: &str, full: &str) -> Decision {
+        let server = UpstreamName::new("git").unwrap();
+        let granted = BTreeSet::from([server.clone()]);
+        Subject { granted: &granted, profile }.decide(&Action { server: &server, shown, full })
+    }
+
+    /// [CFG-1, AUT-1]
+    #[test]
+    fn a_server_must_be_granted_and_no_policy_means_all_of_it() {
+        assert_eq!(decide(None, "git__a", "git__a"), Decision::Allow);
+        let other = UpstreamName::new("other").unwrap();
+        let subject = Subject { granted: &BTreeSet::new(), profile: None };
+        let action = Action { server: &other, shown: "other__a", full: "other__a" };
+        assert_eq!(subject.decide(&action).permit(()).err(), Some(Denial::ServerNotGranted));
+    }
+
+    /// [POL-1, POL-2]
+    #[test]
+    fn deny_wins_and_both_names_count() {
+        let profile = Profile {
+            allowed_tools: Some(patterns(&["git__*"])),
+            excluded_tools: patterns(&["git__a.very_long_original*"]),
+            ..Profile::default()
+        };
+        assert_eq!(decide(Some(&profile), "git__b", "git__b"), Decision::Allow);
+        let cut = ("git__a_12345678", "git__a.very_long_original_name");
+        assert_eq!(decide(Some(&profile), cut.0, cut.1), Decision::Deny(Denial::Excluded));
+        let by_full = Profile { allowed_tools: Some(patterns(&["git__a.very*"])), ..Profile::default() };
+        assert_eq!(decide(Some(&by_full), cut.0, cut.1), Decision::Allow);
+        assert_eq!(decide(Some(&by_full), "git__b", "git__b"), Decision::Deny(Denial::NotAllowed));
+        assert_eq!(decide(Some(&Profile::deny_all()), "git__b", "git__b"), Decision::Deny(Denial::Excluded));
+    }
+
+    /// [POL-2]
+    #[test]
+    fn an_empty_allow_list_means_what_the_file_says() {
+        let mut profile = Profile { allowed_tools: Some(Vec::new()), ..Profile::default() };
+        assert_eq!(decide(Some(&profile), "git__b", "git__b"), Decision::Allow);
+        profile.empty_allow = EmptyAllow::None;
+        assert_eq!(decide(Some(&profile), "git__b", "git__b"), Decision::Deny(Denial::NotAllowed));
+        profile.allowed_tools = None;
+        assert_eq!(decide(Some(&profile), "git__b", "git__b"), Decision::Allow);
+    }
+}

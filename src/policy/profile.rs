@@ -1,0 +1,34 @@
+//! A policy as the file states it [POL-2].
+
+use super::Pattern;
+
+/// What an `allowed_tools` that is empty means [POL-2].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EmptyAllow {
+    /// No restriction.
+    #[default]
+    All,
+    /// Nothing is allowed.
+    None,
+}
+
+/// One named policy.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    /// `None` if the key is absent: no restriction.
+    pub allowed_tools: Option<Vec<Pattern>>,
+    /// Always subtracts.
+    pub excluded_tools: Vec<Pattern>,
+    /// Nothing at all.
+    pub deny_all_tools: bool,
+    /// What an empty `allowed_tools` means.
+    pub empty_allow: EmptyAllow,
+}
+
+impl Profile {
+    /// A policy that denies everything: what a principal has whose policy turns out to be missing [CFG-2].
+    #[must_use]
+    pub fn deny_all() -> Self {
+        Self { deny_all_tools: true, ..Self::default() }
+    }
+}
