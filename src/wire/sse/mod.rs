@@ -8,6 +8,8 @@
 
 mod decode;
 mod encode;
+#[cfg(test)]
+mod tests;
 
 pub use decode::{DecodeError, Decoder, Event, Limits};
 pub use encode::{EventId, Frame, Head, KEEP_ALIVE, encode_endpoint, encode_message, frame_message};
