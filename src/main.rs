@@ -1,1 +1,2 @@
+//! The binary: parses arguments and calls `cli`.
 fn main() {}
