@@ -19,3 +19,5 @@ pub mod upstream;
 pub mod gateway;
 
 pub mod downstream;
+
+pub mod catalog;
