@@ -12,7 +12,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use crate::id::UpstreamName;
 use crate::wire::json;
 use crate::wire::jsonrpc::Edits;
-use crate::wire::mcp::ToolDefinition;
+use crate::wire::mcp::{Era, ProtocolVersion, ToolDefinition};
 
 use super::{Catalog, Entry, Mask};
 
@@ -59,6 +59,15 @@ struct Shown {
     prefixed: [Bytes; 2],
     /// Under the server's own name: handshake, stateless.
     own: [Bytes; 2],
+}
+
+impl From<ProtocolVersion> for Shape {
+    fn from(version: ProtocolVersion) -> Self {
+        match version.era() {
+            Era::Legacy => Self::Handshake,
+            Era::Stateless => Self::Stateless,
+        }
+    }
 }
 
 // === impl View ===
