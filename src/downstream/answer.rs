@@ -63,7 +63,7 @@ pub(super) struct Rendered {
     /// The JSON text in parts.
     pub(super) parts: Vec<Bytes>,
     /// One header beyond the usual.
-    pub(super) header: Option<(HeaderName, HeaderValue)>,
+    pub(super) header: Option<Box<(HeaderName, HeaderValue)>>,
 }
 
 // === impl Log ===
@@ -113,7 +113,7 @@ impl Rendered {
         } else {
             json_response(self.status, self.parts, guards)
         };
-        if let Some((name, value)) = self.header {
+        if let Some((name, value)) = self.header.map(|header| *header) {
             response.headers_mut().insert(name, value);
         }
         response

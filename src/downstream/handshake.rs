@@ -96,12 +96,12 @@ fn facts(params: Option<&Bytes>) -> Result<ClientFacts, String> {
     let capabilities = get("capabilities")?.map(slice).filter(|value| value.first() == Some(&b'{'));
     Ok(ClientFacts {
         version: ProtocolVersion::negotiate(requested.as_deref()),
-        info: get("clientInfo")?.map(slice).filter(|value| value.first() == Some(&b'{')).map(own),
-        capabilities: capabilities.map_or(Bytes::from_static(b"{}"), own),
+        info: get("clientInfo")?.map(slice).filter(|value| value.first() == Some(&b'{')).as_ref().map(own),
+        capabilities: capabilities.as_ref().map_or(Bytes::from_static(b"{}"), own),
     })
 }
 
 /// Copies a slice, so that a session does not hold the whole request.
-fn own(part: Bytes) -> Bytes {
-    Bytes::copy_from_slice(&part)
+fn own(part: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(part)
 }

@@ -27,7 +27,7 @@ pub(super) struct Refusal {
     /// `error.data`, JSON text.
     pub(super) data: Option<Bytes>,
     /// One header beyond the usual.
-    pub(super) header: Option<(HeaderName, HeaderValue)>,
+    pub(super) header: Option<Box<(HeaderName, HeaderValue)>>,
     /// For the log.
     pub(super) reason: ReasonCode,
     /// For the log.
@@ -97,8 +97,8 @@ impl Refusal {
             (RejectKind::Upstream | RejectKind::UpstreamTimeout, _) => (StatusCode::OK, code::INTERNAL),
         };
         let header = match (reject.kind, reject.retry) {
-            (RejectKind::Unauthenticated, _) => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-            (_, Retry::After(pause)) => Some((RETRY_AFTER, HeaderValue::from(pause.as_secs().max(1)))),
+            (RejectKind::Unauthenticated, _) => Some(Box::new((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))),
+            (_, Retry::After(pause)) => Some(Box::new((RETRY_AFTER, HeaderValue::from(pause.as_secs().max(1))))),
             (_, Retry::Never | Retry::Safe) => None,
         };
         let Reject { public: message, reason, detail, .. } = reject;
@@ -131,7 +131,7 @@ impl Refusal {
     pub(super) fn respond(self, id: Option<&RequestId>) -> Response<Body> {
         let body = self.spell(id);
         let mut response = json_response(self.status, vec![body], Vec::new());
-        if let Some((name, value)) = self.header {
+        if let Some((name, value)) = self.header.map(|header| *header) {
             response.headers_mut().insert(name, value);
         }
         response
@@ -160,7 +160,7 @@ impl From<Fault> for Refusal {
             Fault::LegacyVersion => Self::plain(BAD, REQUEST, "Unsupported MCP-Protocol-Version"),
             Fault::Meta(why) => Self::plain(BAD, code::INVALID_PARAMS, why),
             Fault::Verb(allow) => Self {
-                header: Some((ALLOW, HeaderValue::from_static(allow))),
+                header: Some(Box::new((ALLOW, HeaderValue::from_static(allow)))),
                 ..Self::plain(StatusCode::METHOD_NOT_ALLOWED, REQUEST, "Method not allowed")
             },
             Fault::Method => Self {

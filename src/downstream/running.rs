@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use futures_core::Stream as _;
 use tokio::sync::Semaphore;
 
 use crate::exchange::{Event, EventStream, Reject, RejectKind, Reply, ReplyBody};

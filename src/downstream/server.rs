@@ -89,9 +89,9 @@ impl<H: Handler> Downstream<H> {
         let pause = (settings.session_idle / 4).clamp(Duration::from_millis(10), REAP_PAUSE_MAX);
         let sessions = SessionStore::new(limits, clock.clone());
         let orphans = Arc::new(Semaphore::new(ORPHANS_MAX));
-        let door = Arc::new(Door { settings, handler, tasks: tasks.clone(), drain, sessions, orphans });
+        let door = Arc::new(Door { settings, handler, tasks, drain, sessions, orphans });
         let weak = Arc::downgrade(&door);
-        tasks.spawn("session reaper", async move {
+        door.tasks.spawn("session reaper", async move {
             let mut ticks = tokio::time::interval(pause);
             loop {
                 ticks.tick().await;

@@ -7,8 +7,7 @@ use http::{Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{
-    Call, Caller as _, ClientFacts, Exchange, Handler, Listen, Owner, OwnerKey, ReasonCode, Reject, RejectKind, Told,
-    ToolCall,
+    Call, ClientFacts, Exchange, Handler, Listen, Owner, OwnerKey, ReasonCode, Reject, RejectKind, Told, ToolCall,
 };
 use crate::wire::json;
 use crate::wire::jsonrpc::{Message, Request, RequestId};
@@ -48,7 +47,6 @@ impl<H: Handler> Door<H> {
         }
     }
 
-    #[expect(clippy::type_complexity, reason = "taken apart at once by the one caller")]
     fn checked(
         &self,
         visit: &Visit<H::Caller>,
