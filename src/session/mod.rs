@@ -2,8 +2,8 @@
 //!
 //! Not for: server sessions; those belong to `upstream` and end with [`Session::ended`].
 
-mod session_state;
+mod state;
 mod store;
 
-pub use session_state::{CallGuard, Session, StreamGuard};
+pub use state::{CallGuard, Session, StreamGuard};
 pub use store::{NewSession, SessionError, SessionLimits, SessionStore};

@@ -6,7 +6,7 @@ use crate::downstream::DownstreamSettings;
 /// [R1, R2, FC-SEC-01]
 #[tokio::test]
 async fn foreign_hosts_and_origins_are_refused_on_every_verb() {
-    let house = House::open().await;
+    let house = House::open();
     for verb in ["POST", "GET", "DELETE", "OPTIONS", "PUT"] {
         for path in ["/mcp", "/mcp/s", "/elsewhere"] {
             for headers in [
@@ -31,7 +31,7 @@ async fn foreign_hosts_and_origins_are_refused_on_every_verb() {
 /// [R30, FC-HTP-13]
 #[tokio::test]
 async fn a_preflight_is_answered_before_credentials() {
-    let house = House::open().await;
+    let house = House::open();
     let headers = "Host: localhost\r\nOrigin: http://localhost:3000\r\nAccess-Control-Request-Method: DELETE\r\n\
                    Access-Control-Request-Headers: mcp-param-region, x-other\r\n";
     let got = house.ask("OPTIONS", "/mcp", headers, "").await;
@@ -59,7 +59,7 @@ async fn a_preflight_is_answered_before_credentials() {
 /// [AUT-1, POL-16, R24]
 #[tokio::test]
 async fn credentials_come_from_headers_alone() {
-    let house = House::open().await;
+    let house = House::open();
     let ask = |path: &'static str, key: &'static str| {
         let headers = LEGACY.replace("x-api-key: alice\r\n", key);
         let house = &house;
@@ -77,7 +77,7 @@ async fn credentials_come_from_headers_alone() {
 /// [NAM-5, POL-11]
 #[tokio::test]
 async fn what_is_not_granted_is_as_unknown() {
-    let house = House::open().await;
+    let house = House::open();
     let init = initialize("null");
     let bodies: Vec<_> = futures_util::future::join_all(
         ["/mcp/other", "/mcp/other/", "/mcp/a__b", "/mcp/a/b"]
@@ -95,7 +95,7 @@ async fn what_is_not_granted_is_as_unknown() {
 /// [R21, FC-HTP-08]
 #[tokio::test]
 async fn verbs_without_a_session_are_not_allowed() {
-    let house = House::open().await;
+    let house = House::open();
     let got = house.ask("GET", "/mcp", LEGACY, "").await;
     assert_eq!((got.status, got.header("allow")), (405, Some("POST")));
     let modern = format!("{LEGACY}MCP-Protocol-Version: 2026-07-28\r\n");
@@ -106,7 +106,7 @@ async fn verbs_without_a_session_are_not_allowed() {
 /// [FC-HTP-10, FC-HTP-11]
 #[tokio::test]
 async fn the_form_follows_accept() {
-    let house = House::open().await;
+    let house = House::open();
     let headers = modern("tools/call", Some("echo"));
     for (accept, kind) in [
         ("", Some("application/json")),
@@ -161,7 +161,7 @@ async fn a_body_over_its_cap_is_not_read() {
 /// [LIM-6]
 #[tokio::test]
 async fn a_head_over_its_cap_is_refused() {
-    let house = House::open().await;
+    let house = House::open();
     let many = "x-a: b\r\n".repeat(101);
     assert_eq!(house.post(&format!("{LEGACY}{many}"), "").await.status, 431);
     let mut large = house.connect().await;

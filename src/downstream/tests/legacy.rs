@@ -12,7 +12,7 @@ const LIST: &str = r#"{"jsonrpc":"2.0","id":0,"method":"tools/list"}"#;
 /// [R33, R34, FC-CLI-02, FC-SES-02]
 #[tokio::test]
 async fn initialize_agrees_on_a_version() {
-    let house = House::open().await;
+    let house = House::open();
     for (asked, agreed) in [
         ("\"2024-11-05\"", "2024-11-05"),
         ("\"2025-03-26\"", "2025-03-26"),
@@ -43,7 +43,7 @@ async fn initialize_agrees_on_a_version() {
 /// [R35, R36, R37, FC-SES-02, FC-AUT-07]
 #[tokio::test]
 async fn a_session_is_its_own_clients() {
-    let house = House::open().await;
+    let house = House::open();
     let session = house.session("2025-11-25").await;
     assert_eq!(house.post(&session, LIST).await.status, 200);
     let missing = house.post(LEGACY, LIST).await;
@@ -65,7 +65,7 @@ async fn a_session_is_its_own_clients() {
 /// [R38, FC-HTP-17]
 #[tokio::test]
 async fn delete_ends_a_session_once() {
-    let mut house = House::open().await;
+    let mut house = House::open();
     let session = house.session("2025-11-25").await;
     let mut call = house.connect().await;
     call.send("POST", "/mcp", &session, &legacy_call("1", "hang")).await;
@@ -82,7 +82,7 @@ async fn delete_ends_a_session_once() {
 /// [R40, FC-CLI-02]
 #[tokio::test]
 async fn the_version_header_must_be_a_legacy_one() {
-    let house = House::open().await;
+    let house = House::open();
     let session = house.session("2025-06-18").await;
     for (version, status) in
         [("2025-06-18", 200), ("2025-11-25", 200), ("2026-07-28", 400), ("2099-01-01", 400), ("x", 400), ("", 400)]
@@ -95,7 +95,7 @@ async fn the_version_header_must_be_a_legacy_one() {
 /// [R39, R46, FC-IDS-10, FC-HTP-07]
 #[tokio::test]
 async fn methods_of_a_session() {
-    let house = House::open().await;
+    let house = House::open();
     let session = house.session("2025-11-25").await;
     let ping = house.post(&session, r#"{"jsonrpc":"2.0","id":"","method":"ping"}"#).await;
     assert_eq!(ping.json(), json!({"jsonrpc": "2.0", "id": "", "result": {}}));
@@ -126,7 +126,7 @@ async fn methods_of_a_session() {
 /// [FC-CON-01, FC-IDS-01]: a slow call holds up nothing, and is cancelled by its exact id.
 #[tokio::test]
 async fn cancel_is_exact_and_a_duplicate_is_refused() {
-    let mut house = House::open().await;
+    let mut house = House::open();
     let session = house.session("2025-11-25").await;
     let mut slow = house.connect().await;
     slow.send("POST", "/mcp", &session, &legacy_call("0", "hang")).await;
@@ -150,7 +150,7 @@ async fn cancel_is_exact_and_a_duplicate_is_refused() {
 /// [R45, FC-CON-05]: a lost connection is no cancel; the cancel still reaches the call.
 #[tokio::test]
 async fn a_call_outlives_its_connection() {
-    let mut house = House::open().await;
+    let mut house = House::open();
     let session = house.session("2025-11-25").await;
     let mut client = house.connect().await;
     client.send("POST", "/mcp", &session, &legacy_call("1", "hang")).await;
@@ -169,7 +169,7 @@ async fn a_call_outlives_its_connection() {
 /// [R41, FC-SEC-04]
 #[tokio::test]
 async fn batches_are_for_2025_03_26_alone() {
-    let house = House::open().await;
+    let house = House::open();
     let session = house.session("2025-03-26").await;
     let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
     let note = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;

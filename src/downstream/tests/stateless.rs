@@ -7,7 +7,7 @@ use super::support::{House, KINDS, LEGACY, META, call, legacy_call, modern};
 /// [R4-R11]: each line disagrees with its body in one way.
 #[tokio::test]
 async fn headers_must_agree_with_the_body() {
-    let house = House::open().await;
+    let house = House::open();
     let version = "MCP-Protocol-Version: 2026-07-28\r\n";
     let method = "Mcp-Method: tools/call\r\n";
     let name = "Mcp-Name: echo\r\n";
@@ -33,7 +33,7 @@ async fn headers_must_agree_with_the_body() {
     }
     for good in [
         format!("{version}{method}{name}"),
-        format!("mcp-PROTOCOL-version:   2026-07-28 \r\nMCP-METHOD:\ttools/call\r\nmcp-name:  echo  \r\n"),
+        "mcp-PROTOCOL-version:   2026-07-28 \r\nMCP-METHOD:\ttools/call\r\nmcp-name:  echo  \r\n".to_owned(),
         format!("{version}{method}Mcp-Name: =?base64?ZWNobw==?=\r\n"),
     ] {
         let got = house.post(&format!("{LEGACY}{good}"), &call("1", "echo")).await;
@@ -44,7 +44,7 @@ async fn headers_must_agree_with_the_body() {
 /// [R11, R12, R13]
 #[tokio::test]
 async fn meta_must_hold_version_and_capabilities() {
-    let house = House::open().await;
+    let house = House::open();
     let headers = modern("tools/list", None);
     let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
     for params in [
@@ -70,7 +70,7 @@ async fn meta_must_hold_version_and_capabilities() {
 /// [R14] and the last but one row of protocol §2.8.
 #[tokio::test]
 async fn an_unserved_version_names_what_is_served() {
-    let house = House::open().await;
+    let house = House::open();
     for version in ["2099-01-01", "2025-11-25"] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{{META}}}}}"#);
         let headers = modern("tools/list", None).replace("2026-07-28", version);
@@ -83,7 +83,7 @@ async fn an_unserved_version_names_what_is_served() {
 /// [R15, R16, R17, R22]
 #[tokio::test]
 async fn what_is_not_served_is_404() {
-    let house = House::open().await;
+    let house = House::open();
     for method in [
         "initialize",
         "ping",
@@ -106,7 +106,7 @@ async fn what_is_not_served_is_404() {
 /// [R18, R19, R20, FC-HTP-07, FC-SEC-04]
 #[tokio::test]
 async fn only_single_requests_and_notifications_are_taken() {
-    let house = House::open().await;
+    let house = House::open();
     let headers = modern("tools/list", None);
     let list = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{{META}}}}}"#);
     for (bad, code) in [
@@ -121,7 +121,7 @@ async fn only_single_requests_and_notifications_are_taken() {
         (format!("[{}]", vec![list.as_str(); 10_000].join(",")), -32600),
     ] {
         let got = house.post(&headers, &bad).await;
-        assert_eq!(got.code(), (400, code), "{}", &bad[..bad.len().min(60)]);
+        assert_eq!(got.code(), (400, code), "{}", bad.chars().take(60).collect::<String>());
         assert!(got.json()["id"].is_null());
     }
     for headers in [headers, format!("{LEGACY}MCP-Protocol-Version: 2026-07-28\r\n")] {
@@ -133,7 +133,7 @@ async fn only_single_requests_and_notifications_are_taken() {
 /// [R28, R29, R31, R32, FC-HTP-11]
 #[tokio::test]
 async fn discover_and_list_have_their_shapes() {
-    let house = House::open().await;
+    let house = House::open();
     let info =
         json!({"io.modelcontextprotocol/serverInfo": {"name": "portcullis", "version": env!("CARGO_PKG_VERSION")}});
     let body = format!(r#"{{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{{{META}}}}}"#);
@@ -162,7 +162,7 @@ async fn discover_and_list_have_their_shapes() {
 /// [R27, R28, R29, R53]
 #[tokio::test]
 async fn a_call_carries_its_facts_and_its_answer() {
-    let house = House::open().await;
+    let house = House::open();
     let headers = format!("{}Mcp-Param-Region: eu\r\n", modern("tools/call", Some("echo")));
     let got = house.ask("POST", "/mcp/s/", &headers, &call("\"0\"", "echo")).await;
     assert!(got.body.contains("12345678901234567890"), "{got:?}");
@@ -178,7 +178,7 @@ async fn a_call_carries_its_facts_and_its_answer() {
 /// [R23, R61-R64, design §13]
 #[tokio::test]
 async fn refusals_and_errors_keep_their_status() {
-    let house = House::open().await;
+    let house = House::open();
     let session = house.session("2025-11-25").await;
     for (tool, _, status, code) in KINDS {
         let got = house.post(&modern("tools/call", Some(tool)), &call("7", tool)).await;

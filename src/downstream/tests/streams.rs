@@ -19,7 +19,7 @@ fn with_meta(tool: &str, more: &str) -> String {
 /// [R25, R26, R27, FC-HTP-05]
 #[tokio::test]
 async fn notifications_make_a_stream_that_ends_in_the_answer() {
-    let house = House::open().await;
+    let house = House::open();
     let level = |level: &str| format!(r#""io.modelcontextprotocol/logLevel":"{level}","#);
     for (more, count) in [(String::new(), 2), (level("error"), 3), (level("debug"), 4), (level("emergency"), 2)] {
         house.hall.gate.notify_one();
@@ -70,7 +70,7 @@ async fn a_silent_call_becomes_a_stream() {
 /// [R45 reversed]: a stateless call ends with its connection, before and after its head.
 #[tokio::test]
 async fn a_stateless_call_ends_with_its_connection() {
-    let mut house = House::open().await;
+    let mut house = House::open();
     for tool in ["hang", "chatty"] {
         let mut client = house.connect().await;
         let body = with_meta(tool, "");
@@ -87,7 +87,7 @@ async fn a_stateless_call_ends_with_its_connection() {
 /// [FC-SES-06, R42]
 #[tokio::test]
 async fn the_newest_get_stream_wins() {
-    let mut house = House::open().await;
+    let mut house = House::open();
     let session = house.session("2025-11-25").await;
     assert_eq!(house.ask("GET", "/mcp", &format!("{session}Accept: application/json\r\n"), "").await.status, 406);
     let mut before: Option<Client> = None;
@@ -117,7 +117,7 @@ fn listen(id: &str, filter: &str) -> String {
 /// Protocol §2.11: acknowledged first, the id's type kept, an orderly end on drain [FC-SES-09].
 #[tokio::test]
 async fn a_listen_is_acknowledged_told_and_ended() {
-    let mut house = House::open().await;
+    let mut house = House::open();
     let headers = modern("subscriptions/listen", None);
     for (id, value) in [("7", json!(7)), ("\"7\"", json!("7"))] {
         let mut client = house.connect().await;
@@ -158,7 +158,7 @@ async fn a_listen_is_acknowledged_told_and_ended() {
 /// [FC-SES-09]: what runs is finished, what is new is refused, streams close.
 #[tokio::test]
 async fn a_drain_finishes_what_runs() {
-    let mut house = House::open().await;
+    let mut house = House::open();
     let session = house.session("2025-11-25").await;
     let mut get = house.connect().await;
     get.send("GET", "/mcp", &session, "").await;

@@ -34,6 +34,9 @@ pub(super) enum Noticed {
     Gone(String),
 }
 
+/// Endpoint, owner, `Mcp-Param-*` and tool of an exchange.
+type Facts = (Endpoint, OwnerKey, Option<Vec<(String, String)>>, String);
+
 pub(super) struct Hall {
     noticed: mpsc::Sender<Noticed>,
     /// Opens the tool `gate`.
@@ -41,7 +44,7 @@ pub(super) struct Hall {
     /// Tells all listeners of a change.
     pub(super) changes: broadcast::Sender<()>,
     /// The facts of the last exchange.
-    pub(super) last: Mutex<Option<(Endpoint, OwnerKey, Option<Vec<(String, String)>>, String)>>,
+    pub(super) last: Mutex<Option<Facts>>,
 }
 
 #[derive(Clone)]
@@ -194,7 +197,7 @@ pub(super) struct House {
 }
 
 impl House {
-    pub(super) async fn open() -> Self {
+    pub(super) fn open() -> Self {
         Self::with(DownstreamSettings::default())
     }
 
