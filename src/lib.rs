@@ -6,6 +6,7 @@ pub mod secret;
 
 pub mod wire;
 
+pub mod net;
 pub mod runtime;
 
 pub mod identity;
@@ -13,6 +14,8 @@ pub mod identity;
 pub mod policy;
 
 pub mod exchange;
+
+pub mod session;
 
 pub mod upstream;
 
