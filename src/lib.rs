@@ -8,6 +8,8 @@ pub mod wire;
 
 pub mod runtime;
 
+pub mod net;
+
 pub mod identity;
 
 pub mod policy;
