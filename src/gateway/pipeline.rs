@@ -84,18 +84,23 @@ impl Handler for Gateway {
         Identified::of(self, credential)
     }
 
-    async fn call(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> Reply {
-        match exchange.call {
-            Call::CallTool(_) => {
-                let gateway = Arc::clone(self);
-                gateway.call_tool(caller, exchange).await.unwrap_or_else(|reject| Reply::once(Err(reject)))
-            }
-            Call::Discover => Reply::once(Ok(Answer::Discovery(Discovery::default()))),
-            Call::Listen(wanted) => listen::listen(Arc::clone(self), &caller, exchange.endpoint, wanted),
-            Call::ListTools { cursor, told } => {
-                let version = exchange.client.version;
-                let outcome = list::list(self, caller, &exchange.endpoint, version.into(), cursor, &told).await;
-                Reply::once(outcome)
+    fn call(
+        self: &Arc<Self>,
+        caller: Identified,
+        exchange: Exchange,
+    ) -> impl Future<Output = Reply> + Send + 'static {
+        let gateway = Arc::clone(self);
+        async move {
+            match exchange.call {
+                Call::CallTool(_) => {
+                    gateway.call_tool(caller, exchange).await.unwrap_or_else(|reject| Reply::once(Err(reject)))
+                }
+                Call::Discover => Reply::once(Ok(Answer::Discovery(Discovery::default()))),
+                Call::Listen(wanted) => listen::listen(gateway, &caller, exchange.endpoint, wanted),
+                Call::ListTools { cursor, told } => {
+                    let shape = exchange.client.version.into();
+                    Reply::once(list::list(&gateway, caller, &exchange.endpoint, shape, cursor, &told).await)
+                }
             }
         }
     }

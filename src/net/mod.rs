@@ -2,6 +2,10 @@
 //!
 //! Not for: protocol. Invariant: nothing here knows what a byte means.
 
+mod client;
 mod listen;
+#[cfg(test)]
+pub(crate) mod script;
 
+pub use client::{HttpClient, SendError};
 pub use listen::{Connection, Listener, Slots};

@@ -12,5 +12,5 @@ mod settings;
 mod stdio;
 
 pub use server::{Phase, Server, TargetStatus};
-pub use set::TargetSet;
+pub use set::{SetError, TargetSet};
 pub use settings::{EraChoice, OnDown, ServerSettings, Transport};

@@ -174,7 +174,8 @@ impl Server {
             match started {
                 Ok((started, listing)) => {
                     failures = 0;
-                    latch = None;
+                    // Ready from the first good list on, whatever happens later [OPS-4].
+                    drop(latch.take());
                     self.live(started, listing).await;
                     self.set_phase(Phase::Starting);
                 }
@@ -190,9 +191,6 @@ impl Server {
                 tracing::info!(server = %self.name(), "the server is tried again");
             }
         }
-        // `latch` is dropped with the first good list, or with this task.
-        #[expect(unreachable_code, reason = "keeps the latch alive across the loop")]
-        drop(latch);
     }
 
     async fn first_list(&self, started: Started) -> Result<(Started, Listing), String> {
@@ -287,6 +285,14 @@ impl Server {
         }
     }
 
+    fn lacks(&self, era: Era) {
+        let mut eras = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
+        match era {
+            Era::Legacy => eras.legacy = Some(false),
+            Era::Stateless => eras.stateless = Some(false),
+        }
+    }
+
     /// Gives a connection that was opened for the list to its first fitting caller, or to all where it has no state.
     fn offer(&self, link: &Arc<dyn Link>) {
         if !self.is_http() {
@@ -299,8 +305,8 @@ impl Server {
 
     async fn link_for(self: &Arc<Self>, call: &UpstreamCall) -> Result<Arc<dyn Link>, Reject> {
         self.settled().await;
-        if let Phase::Down(cause) = &self.status.borrow().phase {
-            return Err(self.down(cause));
+        if let Phase::Down(cause) = self.status().phase {
+            return Err(self.down(&cause));
         }
         let native = call.client.version.era();
         let eras = *self.eras.lock().unwrap_or_else(PoisonError::into_inner);
@@ -316,12 +322,7 @@ impl Server {
             Ok(link) => Ok(link),
             Err(StartError::Era(era, why)) => {
                 tracing::info!(server = %self.name(), ?era, why, "the server is bridged to from this era");
-                let mut known = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
-                match era {
-                    Era::Legacy => known.legacy = Some(false),
-                    Era::Stateless => known.stateless = Some(false),
-                }
-                drop(known);
+                self.lacks(era);
                 self.link_in(other, call).await.map_err(|err| self.down(&err.to_string()))
             }
             Err(StartError::Failed(cause)) => Err(self.down(&cause)),

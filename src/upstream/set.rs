@@ -5,15 +5,24 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, watch};
 
+use crate::clock::Clock;
 use crate::id::UpstreamName;
+use crate::net::HttpClient;
 use crate::runtime::{Ready, Tasks};
 
+use super::http::HttpServer;
 use super::link::Connector;
 use super::server::Server;
+use super::stdio::{BaseEnv, StdioConnector};
 use super::{ServerSettings, Transport};
 
 /// How many servers start at once (product §9).
 const STARTS_MAX: usize = 4;
+
+/// A server's settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("server '{0}': {1}")]
+pub struct SetError(UpstreamName, String);
 
 /// The servers, in the order of the configuration.
 #[derive(Debug)]
@@ -24,9 +33,18 @@ pub struct TargetSet {
 }
 
 impl TargetSet {
-    /// Builds every server; nothing is started.
+    /// Builds every server; nothing is started. `base_env` is the gateway's own environment, as `config` has read it.
+    ///
+    /// # Errors
+    /// [`SetError`] for settings that no connection can be made with.
     #[must_use]
-    pub fn new(settings: &[ServerSettings], tasks: &Tasks, base_env: &Arc<[(OsString, OsString)]>) -> Self {
+    pub fn new(
+        settings: &[ServerSettings],
+        tasks: &Tasks,
+        clock: &Clock,
+        base_env: &Arc<[(OsString, OsString)]>,
+    ) -> Result<Self, SetError> {
+        let client = HttpClient::new(tasks);
         let news = watch::Sender::new(0);
         let starts = Arc::new(Semaphore::new(STARTS_MAX));
         let servers = settings
@@ -34,15 +52,21 @@ impl TargetSet {
             .map(|settings| {
                 let settings = Arc::new(settings.clone());
                 let connector: Arc<dyn Connector> = match settings.transport {
-                    Transport::Http { .. } => super::http::connector(Arc::clone(&settings), tasks.clone()),
-                    Transport::Stdio { .. } => {
-                        super::stdio::connector(Arc::clone(&settings), tasks.clone(), Arc::clone(base_env))
-                    }
+                    Transport::Http { .. } => Arc::new(
+                        HttpServer::new(&settings, client.clone(), tasks.clone())
+                            .map_err(|err| SetError(settings.name.clone(), err.to_string()))?,
+                    ),
+                    Transport::Stdio { .. } => Arc::new(StdioConnector::new(
+                        Arc::clone(&settings),
+                        tasks.clone(),
+                        clock.clone(),
+                        BaseEnv(Arc::clone(base_env)),
+                    )),
                 };
-                Server::new(settings, connector, tasks.clone(), Arc::clone(&starts), news.clone())
+                Ok(Server::new(settings, connector, tasks.clone(), Arc::clone(&starts), news.clone()))
             })
-            .collect();
-        Self { servers, tasks: tasks.clone(), news }
+            .collect::<Result<_, _>>()?;
+        Ok(Self { servers, tasks: tasks.clone(), news })
     }
 
     /// Starts the servers that `wanted` names; a required one holds readiness back until it has answered a list [OPS-4].
