@@ -36,4 +36,10 @@ pub mod upstream;
 
 pub mod gateway;
 
+pub mod admin;
 pub mod config;
+pub mod demo;
+
+pub mod app;
+
+pub mod cli;

@@ -1,2 +1,5 @@
-//! The binary: parses arguments and calls `cli`.
-fn main() {}
+//! The binary: arguments in, exit code out.
+
+fn main() -> std::process::ExitCode {
+    portcullis::cli::run()
+}

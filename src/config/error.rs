@@ -34,7 +34,14 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     /// Makes a problem at a byte range of a text.
-    pub(super) fn at(severity: Severity, file: &Path, text: &str, span: &Range<usize>, key: &str, message: String) -> Self {
+    pub(super) fn at(
+        severity: Severity,
+        file: &Path,
+        text: &str,
+        span: &Range<usize>,
+        key: &str,
+        message: String,
+    ) -> Self {
         let start = span.start.min(text.len());
         let before = text.get(..start).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -60,8 +67,7 @@ impl Diagnostic {
 /// Shows a line without the values that may be secret: anything quoted where the line is about env, headers, url, args
 /// or keys. A whole line is judged, so that one mistake does not print its neighbour's secret.
 fn masked(line: &str, key: &str) -> String {
-    const TELLING: [&str; 9] =
-        ["env", "headers", "url", "token", "key", "secret", "authorization", "password", "args"];
+    const TELLING: [&str; 9] = ["env", "headers", "url", "token", "key", "secret", "authorization", "password", "args"];
     let lower = line.to_ascii_lowercase();
     if !TELLING.iter().any(|word| lower.contains(word) || key.to_ascii_lowercase().contains(word)) {
         return line.to_owned();

@@ -43,7 +43,8 @@ pub(super) fn read(listen: Option<Table<'_, '_>>, limits: Option<Table<'_, '_>>,
     }
     if let Some(mut table) = limits {
         let mut number = |key, max| table.number(file, key, 1, max).map(|number| number.value);
-        let size = |number: Option<u64>, default: usize| number.and_then(|n| usize::try_from(n).ok()).unwrap_or(default);
+        let size =
+            |number: Option<u64>, default: usize| number.and_then(|n| usize::try_from(n).ok()).unwrap_or(default);
         settings.body_bytes_max = size(number("request_body_bytes", 1 << 34), settings.body_bytes_max);
         settings.connections_max = size(number("connections", 1 << 20), settings.connections_max);
         settings.sessions_max = size(number("sessions", 1 << 24), settings.sessions_max);

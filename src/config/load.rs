@@ -115,8 +115,7 @@ impl Reading<'_, '_> {
         let (policies, expectations) = self.policies(&names, mcp.empty_allow, file);
         let sources = access::Sources { bundles: &bundles, policies: &policies, disabled: &disabled };
         let principals = self.root.table(file, "principals");
-        let (principals, keys) =
-            principals.map(|table| access::principals(&table, &sources, file)).unwrap_or_default();
+        let (principals, keys) = principals.map(|table| access::principals(&table, &sources, file)).unwrap_or_default();
         let auth = auth(listen.auth, &principals, file);
         let servers =
             mcp.servers.into_iter().map(|read| read.settings).filter(|one| !disabled.contains(&one.name)).collect();

@@ -17,8 +17,15 @@ use super::secrets;
 
 /// Headers that the gateway must write itself.
 const OWN_HEADERS: [&str; 9] = [
-    "connection", "content-length", "content-type", "host", "mcp-method", "mcp-name", "mcp-protocol-version",
-    "mcp-session-id", "transfer-encoding",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "transfer-encoding",
 ];
 
 /// A server as read.
@@ -54,7 +61,12 @@ impl Expander<'_> {
 }
 
 /// Reads one server; `None` if it cannot be used at all (then there is an error).
-pub(super) fn read(mut table: Table<'_, '_>, span: Range<usize>, file: &mut File<'_>, sources: &Sources<'_>) -> Option<Read> {
+pub(super) fn read(
+    mut table: Table<'_, '_>,
+    span: Range<usize>,
+    file: &mut File<'_>,
+    sources: &Sources<'_>,
+) -> Option<Read> {
     let name = name(&mut table, &span, file);
     let mut expander = Expander { sources, missing: None };
     let transport = transport(&mut table, &span, file, &mut expander);

@@ -1,7 +1,7 @@
 //! May this call happen? Decided anew on each round, from the state at this moment [POL-12].
 
-use crate::exchange::{ReasonCode, Reject, RejectKind, UpstreamCall};
 use crate::exchange::Caller as _;
+use crate::exchange::{ReasonCode, Reject, RejectKind, UpstreamCall};
 use crate::policy::{Action, Denial, Permitted};
 
 use super::Gateway;

@@ -92,10 +92,9 @@ impl Inspection {
         let payload = Sealed { state: state.get().to_owned(), binding: self.binding };
         let payload = serde_json::to_vec(&payload).unwrap_or_default();
         let expires = gateway.clock.unix_secs() + STATE_SECS;
-        let sealed = gateway
-            .seal
-            .seal(PURPOSE, self.principal.as_str(), expires, &payload)
-            .map_err(|err| Reject::upstream(RejectKind::Upstream, "the gateway cannot seal a handle", err.to_string()))?;
+        let sealed = gateway.seal.seal(PURPOSE, self.principal.as_str(), expires, &payload).map_err(|err| {
+            Reject::upstream(RejectKind::Upstream, "the gateway cannot seal a handle", err.to_string())
+        })?;
         let text = json::quoted(&sealed);
         let grown = text.len() + at.end - (place.end - place.start);
         let mut edits = Edits::new(response.raw.clone());
@@ -117,8 +116,7 @@ pub(super) fn open_state(gateway: &Gateway, resolved: &Resolved) -> Result<Optio
     let (Some(at), Some(params)) = (&resolved.call.params.request_state_at, &resolved.call.request.params) else {
         return Ok(None);
     };
-    let text: String =
-        serde_json::from_slice(params.get(at.clone()).unwrap_or_default()).map_err(|_| bad_state())?;
+    let text: String = serde_json::from_slice(params.get(at.clone()).unwrap_or_default()).map_err(|_| bad_state())?;
     let now = gateway.clock.unix_secs();
     let opened =
         gateway.seal.open(PURPOSE, resolved.caller.principal().as_str(), now, &text).map_err(|_| bad_state())?;

@@ -84,11 +84,7 @@ impl Handler for Gateway {
         Identified::of(self, credential)
     }
 
-    fn call(
-        self: &Arc<Self>,
-        caller: Identified,
-        exchange: Exchange,
-    ) -> impl Future<Output = Reply> + Send + 'static {
+    fn call(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
         let gateway = Arc::clone(self);
         async move {
             match exchange.call {

@@ -69,11 +69,13 @@ async fn page(link: &Arc<dyn Link>, members: String, settings: &ServerSettings) 
                 match events.next().await {
                     Some(Event::Done(outcome)) => break outcome,
                     Some(Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => {}
-                    None => break Err(crate::exchange::Reject::upstream(
-                        crate::exchange::RejectKind::Upstream,
-                        "no answer",
-                        "the stream ended",
-                    )),
+                    None => {
+                        break Err(crate::exchange::Reject::upstream(
+                            crate::exchange::RejectKind::Upstream,
+                            "no answer",
+                            "the stream ended",
+                        ));
+                    }
                 }
             },
         }
