@@ -7,10 +7,8 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::clock::Clock;
 use crate::id::UpstreamName;
-use crate::net::HttpClient;
 use crate::runtime::{Ready, Tasks};
 
-use super::http::HttpServer;
 use super::link::Connector;
 use super::server::Server;
 use super::stdio::{BaseEnv, StdioConnector};
@@ -44,7 +42,6 @@ impl TargetSet {
         clock: &Clock,
         base_env: &Arc<[(OsString, OsString)]>,
     ) -> Result<Self, SetError> {
-        let client = HttpClient::new(tasks);
         let news = watch::Sender::new(0);
         let starts = Arc::new(Semaphore::new(STARTS_MAX));
         let servers = settings
@@ -52,10 +49,7 @@ impl TargetSet {
             .map(|settings| {
                 let settings = Arc::new(settings.clone());
                 let connector: Arc<dyn Connector> = match settings.transport {
-                    Transport::Http { .. } => Arc::new(
-                        HttpServer::new(&settings, client.clone(), tasks.clone())
-                            .map_err(|err| SetError(settings.name.clone(), err.to_string()))?,
-                    ),
+                    Transport::Http { .. } => super::http::connector(Arc::clone(&settings), tasks.clone()),
                     Transport::Stdio { .. } => Arc::new(StdioConnector::new(
                         Arc::clone(&settings),
                         tasks.clone(),

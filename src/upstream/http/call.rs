@@ -95,14 +95,13 @@ impl Call {
         Self { peer, outgoing, id: RequestId::number(id), progress: None, foreign: false, garbled: None }
     }
 
-    /// Takes the request back, for another try on another session; nothing is cancelled.
-    pub(super) fn take_back(mut self) -> Outgoing {
-        self.finish();
+    /// Takes the request back, for another try on another session.
+    pub(super) fn take_back(self) -> Outgoing {
         self.outgoing
     }
 
     /// Nothing is left to cancel.
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         if let Peer::Session(_, _, guard) = &mut self.peer {
             guard.disarm();
         }

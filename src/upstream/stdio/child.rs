@@ -86,14 +86,15 @@ pub(super) async fn spawn(
     if let Some(cwd) = cwd {
         start.current_dir(cwd);
     }
-    let mut child = start.spawn().map_err(|err| match err.kind() {
-        std::io::ErrorKind::NotFound if command.contains('/') => {
-            failed(format!("cannot start: command '{command}' not found"))
-        }
-        std::io::ErrorKind::NotFound => {
-            failed(format!("cannot start: command '{command}' not found in PATH {}", env::path(&env)))
-        }
-        _ => failed(format!("cannot start: command '{command}': {err}")),
+    let mut child = start.spawn().map_err(|err| {
+        let words = if err.kind() != std::io::ErrorKind::NotFound {
+            format!("cannot start: command '{command}': {err}")
+        } else if command.contains('/') {
+            format!("cannot start: command '{command}' not found")
+        } else {
+            format!("cannot start: command '{command}' not found in PATH {}", env::path(&env))
+        };
+        failed(words)
     })?;
     let group = Group(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw));
     let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
@@ -76,6 +76,8 @@ pub(super) struct Connection {
     /// No new request is taken.
     pub(super) closed: CancellationToken,
     era: OnceLock<Era>,
+    /// `initialize` has been sent: the server may ping from here on.
+    initializing: AtomicBool,
     lines: mpsc::Sender<Line>,
     control: Mutex<VecDeque<Bytes>>,
     control_ready: Notify,
@@ -110,6 +112,7 @@ impl Connection {
             dead: CancellationToken::new(),
             closed: CancellationToken::new(),
             era: OnceLock::new(),
+            initializing: AtomicBool::new(false),
             lines,
             control: Mutex::default(),
             control_ready: Notify::new(),
@@ -127,6 +130,15 @@ impl Connection {
     /// Settles the era; the first word counts.
     pub(super) fn settle(&self, era: Era) {
         self.era.get_or_init(|| era);
+    }
+
+    /// Notes that `initialize` is about to be sent.
+    pub(super) fn initializing(&self) {
+        self.initializing.store(true, Ordering::Release);
+    }
+
+    fn may_ask(&self) -> bool {
+        self.era().map_or_else(|| self.initializing.load(Ordering::Acquire), |era| era == Era::Legacy)
     }
 
     /// Sends a request and waits for what arrives first.
@@ -400,22 +412,19 @@ impl Connection {
     }
 
     fn asked(&self, request: &Request) {
-        match self.era() {
-            Some(Era::Legacy) => {
-                let answer = if request.method == "ping" {
-                    Response::with_result(&request.id, b"{}")
-                } else {
-                    let error = format!(r#"{{"code":{},"message":"Method not found"}}"#, code::METHOD_NOT_FOUND.0);
-                    Response::with_error(Some(&request.id), error.as_bytes())
-                };
-                self.send_control(answer.raw);
-            }
-            Some(Era::Stateless) | None => {
-                count(&self.counts.violations);
-                let method = self.output.clean(request.method.as_bytes(), 100);
-                tracing::debug!(server = %self.settings.name, method, "a request of a server that may send none");
-            }
+        if !self.may_ask() {
+            count(&self.counts.violations);
+            let method = self.output.clean(request.method.as_bytes(), 100);
+            tracing::debug!(server = %self.settings.name, method, "a request of a server that may send none");
+            return;
         }
+        let answer = if request.method == "ping" {
+            Response::with_result(&request.id, b"{}")
+        } else {
+            let error = format!(r#"{{"code":{},"message":"Method not found"}}"#, code::METHOD_NOT_FOUND.0);
+            Response::with_error(Some(&request.id), error.as_bytes())
+        };
+        self.send_control(answer.raw);
     }
 }
 

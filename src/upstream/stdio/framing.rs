@@ -150,7 +150,7 @@ impl Ends {
     pub(super) fn whose(&self) -> Whose {
         match in_head(&self.head) {
             Whose::Unknown => in_tail(&self.tail),
-            known => known,
+            known @ (Whose::Ours(_) | Whose::Server) => known,
         }
     }
 }

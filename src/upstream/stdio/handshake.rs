@@ -5,8 +5,10 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 
 use crate::exchange::{Answer, Reject, Reply, ReplyBody};
 use crate::upstream::EraChoice;
@@ -20,6 +22,9 @@ use super::connection::Connection;
 
 /// How many characters of a server's own words are repeated.
 const WORDS_CHARS: usize = 200;
+
+/// How long a child whose pipe has broken has for its exit, so that its status can be named.
+const EXIT_GRACE: Duration = Duration::from_secs(1);
 
 /// How a conversation is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,14 +100,14 @@ pub(super) async fn open(connection: &Arc<Connection>, plan: Plan) -> Result<Ope
         Plan::Stateless => {
             connection.settle(Era::Stateless);
             match discover(connection).await {
-                Probe::Ended => return Err(ended(connection)),
+                Probe::Ended => return Err(ended(connection).await),
                 Probe::Other(_) => ASSUMED,
                 Probe::Stateless(facts) => facts,
             }
         }
         Plan::StatelessOnly => match discover(connection).await {
             // It may have ended for any reason, so nothing is known of its era.
-            Probe::Ended => return Err(ended(connection)),
+            Probe::Ended => return Err(ended(connection).await),
             Probe::Other(words) => return Err(StartError::Era(Era::Stateless, words)),
             Probe::Stateless(facts) => {
                 connection.settle(Era::Stateless);
@@ -138,12 +143,15 @@ async fn probe(connection: &Arc<Connection>) -> Result<Opened, StartError> {
         tokio::select! {
             biased;
             done = &mut initialized => {
-                return match (done, late) {
-                    (Err(_), Some(Probe::Stateless(facts))) if !connection.closed.is_cancelled() => {
+                let Err(refusal) = done else { return done.map(Opened::Done) };
+                // Both answers may have come in one read.
+                let late = late.or_else(|| asked.now_or_never());
+                return match late {
+                    Some(Probe::Stateless(facts)) if !connection.closed.is_cancelled() => {
                         connection.settle(Era::Stateless);
                         Ok(Opened::Done(facts))
                     }
-                    (done, _) => done.map(Opened::Done),
+                    Some(Probe::Ended | Probe::Other(_) | Probe::Stateless(_)) | None => Err(refusal),
                 };
             }
             found = &mut asked, if late.is_none() => late = Some(found),
@@ -175,6 +183,7 @@ async fn discover(connection: &Arc<Connection>) -> Probe {
 
 async fn initialize(connection: &Arc<Connection>) -> Result<Facts, StartError> {
     let name = &connection.settings.name;
+    connection.initializing();
     let info = bridge::server_info();
     let members = format!(
         r#""protocolVersion":"{LEGACY_LATEST}","capabilities":{{}},"clientInfo":{}"#,
@@ -182,7 +191,7 @@ async fn initialize(connection: &Arc<Connection>) -> Result<Facts, StartError> {
     );
     let response = match ask(connection, "initialize", members, Era::Legacy).await {
         Ok(response) => response,
-        Err(_) if connection.closed.is_cancelled() => return Err(ended(connection)),
+        Err(_) if connection.closed.is_cancelled() => return Err(ended(connection).await),
         Err(reject) => return Err(StartError::Failed(reject.public.into_owned())),
     };
     if let Some(error) = response.error() {
@@ -230,7 +239,10 @@ fn ask(
 }
 
 /// Says how the child ended, in words for the operator.
-fn ended(connection: &Connection) -> StartError {
+async fn ended(connection: &Connection) -> StartError {
+    if tokio::time::timeout(EXIT_GRACE, connection.dead.cancelled()).await.is_err() {
+        tracing::debug!(server = %connection.settings.name, "the child lives on without its pipes");
+    }
     let words = connection.last_words().unwrap_or_else(|| {
         let reason = connection.reason().unwrap_or("is being stopped");
         let tail = connection.output.tail();
