@@ -95,14 +95,13 @@ impl Call {
         Self { peer, outgoing, id: RequestId::number(id), progress: None, foreign: false, garbled: None }
     }
 
-    /// Takes the request back, for another try on another session; nothing is cancelled.
-    pub(super) fn take_back(mut self) -> Outgoing {
-        self.finish();
+    /// Takes the request back, for another try on another session.
+    pub(super) fn take_back(self) -> Outgoing {
         self.outgoing
     }
 
     /// Nothing is left to cancel.
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         if let Peer::Session(_, _, guard) = &mut self.peer {
             guard.disarm();
         }
@@ -148,8 +147,7 @@ impl Call {
             }
             Message::Notification(notification) => self.notified(&notification),
             Message::Response(response) if self.is_answer(&response, on_error_status) => {
-                let outcome: Outcome =
-                    Ok(Answer::Upstream { response: Box::new(response), era: self.peer.era() });
+                let outcome: Outcome = Ok(Answer::Upstream { response: Box::new(response), era: self.peer.era() });
                 Some(Event::Done(outcome))
             }
             Message::Response(_) => {
@@ -258,8 +256,7 @@ impl Flow {
 
     /// Connects again where the server said how; else says that the outcome is unknown.
     async fn resume(&mut self, why: String) -> Result<(), Reject> {
-        if let (Peer::Session(link, session, _), Some(last_id)) =
-            (&self.call.peer, self.reader.place().last_id.clone())
+        if let (Peer::Session(link, session, _), Some(last_id)) = (&self.call.peer, self.reader.place().last_id.clone())
         {
             while self.tries < RESUMES_MAX {
                 self.tries += 1;

@@ -121,8 +121,7 @@ async fn discover(target: &Target, timeout: Duration) -> Result<Finding, StartEr
         });
     }
     let error = ErrorObject::read(&response.error().unwrap_or_default());
-    let data: Value =
-        error.data.as_ref().and_then(|data| serde_json::from_str(data.get()).ok()).unwrap_or_default();
+    let data: Value = error.data.as_ref().and_then(|data| serde_json::from_str(data.get()).ok()).unwrap_or_default();
     let modern = matches!(error.code, code::HEADER_MISMATCH | code::MISSING_CAPABILITY)
         || error.code == code::UNSUPPORTED_VERSION && lists_stateless(data.get("supported"));
     if modern && status == StatusCode::BAD_REQUEST {

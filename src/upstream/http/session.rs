@@ -194,13 +194,16 @@ impl SessionLink {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let body = outgoing.render(id, Era::Legacy);
         let guard = CancelGuard { link: Arc::clone(self), session: Arc::clone(&session), id, armed: true };
-        let call = Call::new(Peer::Session(Arc::clone(self), Arc::clone(&session), guard), outgoing, id);
+        let mut call = Call::new(Peer::Session(Arc::clone(self), Arc::clone(&session), guard), outgoing, id);
         let answered = match self.target.send(Method::POST, session.headers(ACCEPT_BOTH), body).await {
             Ok(response) => self.target.read(response).await,
             Err(reject) => Err(reject),
         };
         match answered {
-            Ok(answered) if session.id.is_some() && is_session_loss(&answered) => Sent::Lost(answered, Box::new(call)),
+            Ok(answered) if session.id.is_some() && is_session_loss(&answered) => {
+                call.finish();
+                Sent::Lost(answered, Box::new(call))
+            }
             Ok(answered) => Sent::Reply(call.reply(answered).await),
             Err(reject) => Sent::Reply(call.refuse(reject)),
         }

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::Method;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -33,13 +33,7 @@ pub(super) struct StatelessLink {
 
 impl StatelessLink {
     pub(super) fn new(target: Arc<Target>, tasks: Tasks) -> Self {
-        Self {
-            target,
-            tasks,
-            ids: AtomicU64::new(1),
-            changes: watch::Sender::new(0),
-            closed: CancellationToken::new(),
-        }
+        Self { target, tasks, ids: AtomicU64::new(1), changes: watch::Sender::new(0), closed: CancellationToken::new() }
     }
 
     pub(super) fn target(&self) -> &Target {

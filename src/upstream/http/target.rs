@@ -143,8 +143,7 @@ impl Target {
         }
         let media = media_type(&head.headers);
         if status.is_success() && media.as_deref() == Some("text/event-stream") {
-            let limits =
-                sse::Limits { event_bytes_max: self.cap, stream_bytes_max: self.cap.saturating_mul(4) };
+            let limits = sse::Limits { event_bytes_max: self.cap, stream_bytes_max: self.cap.saturating_mul(4) };
             return Ok(Answered { status, content: Content::Stream(Box::new(EventReader::new(body, limits))) });
         }
         let raw = self.collect(body).await?;
@@ -189,8 +188,7 @@ impl Target {
 
     /// A response is larger than is allowed [LIM-1].
     pub(super) fn over_cap(&self) -> Reject {
-        let public =
-            format!("server '{}' answered with more than {} bytes (max_response_bytes)", self.name, self.cap);
+        let public = format!("server '{}' answered with more than {} bytes (max_response_bytes)", self.name, self.cap);
         Reject::upstream(RejectKind::Limit, public, String::new())
     }
 
@@ -222,9 +220,9 @@ impl Target {
     pub(super) fn unreadable(&self, err: &ReadError) -> Reject {
         match err {
             ReadError::Broken(why) => self.unknown_outcome(why.clone()),
-            ReadError::Stream(
-                sse::DecodeError::EventTooLarge { .. } | sse::DecodeError::StreamTooLarge { .. },
-            ) => self.over_cap(),
+            ReadError::Stream(sse::DecodeError::EventTooLarge { .. } | sse::DecodeError::StreamTooLarge { .. }) => {
+                self.over_cap()
+            }
             ReadError::Stream(other) => {
                 self.reject(format!("server '{}' sent a malformed event stream", self.name), other.to_string())
             }
