@@ -13,7 +13,6 @@ mod target;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderValue};
 use http::uri::Scheme;
@@ -22,17 +21,27 @@ use crate::net::HttpClient;
 use crate::runtime::Tasks;
 
 use super::link::{BoxFuture, Connector, StartError, Started, Want};
-use super::settings::{EraChoice, ServerSettings, Transport};
+use super::settings::{ServerSettings, Transport};
 use target::{Pauses, Target};
+
+/// Makes the connector of one HTTP server; what cannot be sent shows when it is opened.
+pub(super) fn connector(settings: Arc<ServerSettings>, tasks: Tasks) -> Arc<dyn Connector> {
+    match HttpServer::new(settings, HttpClient::new(&tasks), tasks) {
+        Ok(server) => Arc::new(server),
+        Err(err) => Arc::new(Unusable(err)),
+    }
+}
+
+/// A server whose settings cannot be used.
+#[derive(Debug)]
+struct Unusable(StartError);
 
 /// Opens links to one HTTP server.
 #[derive(Debug)]
-pub(super) struct HttpServer {
+struct HttpServer {
     target: Arc<Target>,
     tasks: Tasks,
-    era: EraChoice,
-    start_timeout: Duration,
-    probe_timeout: Duration,
+    settings: Arc<ServerSettings>,
 }
 
 impl HttpServer {
@@ -40,7 +49,7 @@ impl HttpServer {
     ///
     /// # Errors
     /// The settings are of another transport, or hold what cannot be sent.
-    pub(super) fn new(settings: &ServerSettings, client: HttpClient, tasks: Tasks) -> Result<Self, StartError> {
+    fn new(settings: Arc<ServerSettings>, client: HttpClient, tasks: Tasks) -> Result<Self, StartError> {
         let Transport::Http { uri, headers, .. } = &settings.transport else {
             return Err(StartError::Failed("not an HTTP server".to_owned()));
         };
@@ -62,23 +71,24 @@ impl HttpServer {
             cap: settings.max_response_bytes,
             pauses: Pauses::NORMAL,
         };
-        Ok(Self {
-            target: Arc::new(target),
-            tasks,
-            era: settings.era,
-            start_timeout: settings.start_timeout,
-            probe_timeout: settings.probe_timeout,
-        })
+        Ok(Self { target: Arc::new(target), tasks, settings })
+    }
+}
+
+impl Connector for Unusable {
+    fn open(self: Arc<Self>, _: Want) -> BoxFuture<Result<Started, StartError>> {
+        Box::pin(std::future::ready(Err(self.0.clone())))
     }
 }
 
 impl Connector for HttpServer {
     fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
         Box::pin(async move {
+            let settings = &self.settings;
             let opening =
-                probe::open(Arc::clone(&self.target), self.tasks.clone(), (self.era, want), self.probe_timeout);
-            tokio::time::timeout(self.start_timeout, opening).await.unwrap_or_else(|_| {
-                let seconds = self.start_timeout.as_secs_f32();
+                probe::open(Arc::clone(&self.target), self.tasks.clone(), (settings.era, want), settings.probe_timeout);
+            tokio::time::timeout(settings.start_timeout, opening).await.unwrap_or_else(|_| {
+                let seconds = settings.start_timeout.as_secs_f32();
                 Err(StartError::Failed(format!("the handshake did not end within {seconds} s")))
             })
         })

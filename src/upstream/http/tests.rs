@@ -54,8 +54,8 @@ fn settings(uri: &str) -> ServerSettings {
     settings
 }
 
-fn connector(settings: &ServerSettings, tasks: &Tasks) -> Arc<HttpServer> {
-    let mut http = HttpServer::new(settings, HttpClient::new(tasks), tasks.clone()).unwrap();
+fn quick(settings: ServerSettings, tasks: &Tasks) -> Arc<HttpServer> {
+    let mut http = HttpServer::new(Arc::new(settings), HttpClient::new(tasks), tasks.clone()).unwrap();
     let target = Arc::get_mut(&mut http.target).unwrap();
     let short = Duration::from_millis(1);
     target.pauses = Pauses { first: short, most: short * 20, lived: Duration::from_secs(600) };
@@ -75,7 +75,7 @@ impl Lab {
         let server = ScriptedServer::start(&tasks, script).await;
         let mut settings = settings(&format!("http://{}/mcp?key=canary", server.addr));
         adjust(&mut settings);
-        Self { server, http: connector(&settings, &tasks), tasks }
+        Self { server, http: quick(settings, &tasks), tasks }
     }
 
     async fn open(&self, want: Want) -> Result<Started, StartError> {
@@ -592,7 +592,7 @@ async fn htp_12_a_refused_connection_is_safe_to_retry() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}/mcp?key=canary", listener.local_addr().unwrap());
     drop(listener);
-    let http = connector(&settings(&uri), &tasks);
+    let http = quick(settings(&uri), &tasks);
     let link: Arc<dyn Link> = Arc::new(super::stateless::StatelessLink::new(Arc::clone(&http.target), tasks.clone()));
     let reject = refused(ask(&link, call()).await);
     assert_eq!((reject.kind, reject.retry), (RejectKind::Upstream, Retry::Safe));
@@ -1066,4 +1066,20 @@ async fn compressed_bodies_are_refused() {
     let reject = refused(ask(&link, Outgoing::Own { method: "x/gzip", members: String::new() }).await);
     assert_eq!(reject.kind, RejectKind::Upstream);
     assert_eq!(payload(ask(&link, list()).await), "1");
+}
+
+#[tokio::test]
+async fn settings_that_cannot_be_sent_fail_the_start() {
+    let tasks = Tasks::new();
+    let mut broken = settings("http://127.0.0.1:1/");
+    if let Transport::Http { headers, .. } = &mut broken.transport {
+        headers.push((HeaderName::from_static("x-key"), Secret::new("canary\r\nx: y".to_owned())));
+    }
+    for (settings, words) in [(settings("https://127.0.0.1:1/"), "http://"), (broken, "x-key")] {
+        let Err(StartError::Failed(why)) = super::connector(Arc::new(settings), tasks.clone()).open(Want::Any).await
+        else {
+            panic!("opened")
+        };
+        assert!(why.contains(words) && !why.contains("canary"), "{why}");
+    }
 }
