@@ -1,0 +1,1 @@
+//! Tests, one per field case.
