@@ -5,7 +5,7 @@
 
 mod link;
 mod settings;
-#[expect(dead_code, reason = "used by upstream::server")]
+#[cfg_attr(not(test), expect(dead_code, reason = "used by upstream::server"))]
 mod stdio;
 
 pub use settings::{EraChoice, OnDown, ServerSettings, Transport};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 
 use crate::exchange::{Answer, Reject, Reply, ReplyBody};
 use crate::upstream::EraChoice;
@@ -142,12 +143,15 @@ async fn probe(connection: &Arc<Connection>) -> Result<Opened, StartError> {
         tokio::select! {
             biased;
             done = &mut initialized => {
-                return match (done, late) {
-                    (Err(_), Some(Probe::Stateless(facts))) if !connection.closed.is_cancelled() => {
+                let Err(refusal) = done else { return done.map(Opened::Done) };
+                // Both answers may have come in one read.
+                let late = late.or_else(|| asked.now_or_never());
+                return match late {
+                    Some(Probe::Stateless(facts)) if !connection.closed.is_cancelled() => {
                         connection.settle(Era::Stateless);
                         Ok(Opened::Done(facts))
                     }
-                    (done, _) => done.map(Opened::Done),
+                    Some(Probe::Ended | Probe::Other(_) | Probe::Stateless(_)) | None => Err(refusal),
                 };
             }
             found = &mut asked, if late.is_none() => late = Some(found),

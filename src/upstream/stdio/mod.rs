@@ -158,8 +158,8 @@ impl Link for StdioLink {
         let connection = Arc::clone(&self.connection);
         // The task does not hold the link: the last owner's drop ends the child, and that ends the task.
         self.tasks.spawn("stdio listen", async move {
-            let reply = connection.request(listen, Era::Stateless).await;
-            tracing::debug!(?reply, "a listen has ended");
+            drop(Arc::clone(&connection).request(listen, Era::Stateless).await);
+            tracing::debug!(server = %connection.settings.name, "a listen has ended");
         });
     }
 
