@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,14 +50,24 @@ pub struct Loaded {
 pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Vec<Diagnostic>> {
     let text = std::fs::read_to_string(path)
         .map_err(|err| vec![Diagnostic::file(Severity::Error, path, format!("cannot be read: {err}"))])?;
-    load_text(path, &text, env)
+    let policies = path.parent().unwrap_or_else(|| Path::new("")).join("policies");
+    read(path, &text, policy_files(&policies), env)
 }
 
-/// Loads a text as if it stood in the file `path`.
+/// Loads a text as if it stood in the file `path`, without policy files beside it.
 ///
 /// # Errors
 /// Every problem at once, warnings included.
 pub fn load_text(path: &Path, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Vec<Diagnostic>> {
+    read(path, text, Vec::new(), env)
+}
+
+fn read(
+    path: &Path,
+    text: &str,
+    policy_files: Vec<PathBuf>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Loaded, Vec<Diagnostic>> {
     let mut file = File::new(path, text);
     let root = match DeTable::parse(text) {
         Ok(root) => root,
@@ -67,7 +77,7 @@ pub fn load_text(path: &Path, text: &str, env: &dyn Fn(&str) -> Option<String>) 
         }
     };
     let base = path.parent().unwrap_or_else(|| Path::new("."));
-    let mut reading = Reading { root: Table::new(root.get_ref(), ""), base, env, others: Vec::new() };
+    let mut reading = Reading { root: Table::new(root.get_ref(), ""), base, env, policy_files, others: Vec::new() };
     let (settings, expectations) = reading.settings(&mut file);
     let others = std::mem::take(&mut reading.others);
     reading.root.finish(&mut file);
@@ -84,6 +94,7 @@ struct Reading<'t, 'a> {
     root: Table<'t, 'a>,
     base: &'a Path,
     env: &'a dyn Fn(&str) -> Option<String>,
+    policy_files: Vec<PathBuf>,
     /// Problems of policy files.
     others: Vec<Diagnostic>,
 }
@@ -180,7 +191,7 @@ impl Reading<'_, '_> {
                 policies.insert(name.value, Arc::new(profile));
             }
         }
-        for path in policy_files(self.base) {
+        for path in std::mem::take(&mut self.policy_files) {
             let Some(name) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
             let text = match std::fs::read_to_string(&path) {
                 Ok(text) => text,
@@ -208,8 +219,8 @@ impl Reading<'_, '_> {
     }
 }
 
-fn policy_files(base: &Path) -> Vec<std::path::PathBuf> {
-    let Ok(folder) = std::fs::read_dir(base.join("policies")) else { return Vec::new() };
+fn policy_files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(folder) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut files: Vec<_> = folder
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
