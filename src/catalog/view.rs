@@ -229,4 +229,5 @@ fn with_comma(raw: &[u8], member: &Range<usize>) -> Range<usize> {
 }
 
 #[cfg(test)]
+#[path = "view_tests.rs"]
 mod tests;

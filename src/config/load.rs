@@ -127,7 +127,7 @@ impl Reading<'_, '_> {
         let sources = access::Sources { bundles: &bundles, policies: &policies, disabled: &disabled };
         let principals = self.root.table(file, "principals");
         let (principals, keys) = principals.map(|table| access::principals(&table, &sources, file)).unwrap_or_default();
-        let auth = auth(listen.auth, &principals, file);
+        let auth = auth(listen.auth.as_ref(), &principals, file);
         let servers =
             mcp.servers.into_iter().map(|read| read.settings).filter(|one| !disabled.contains(&one.name)).collect();
         let gateway = GatewaySettings {
@@ -242,9 +242,10 @@ fn check_names(servers: &[server::Read], file: &mut File<'_>) {
 }
 
 /// `auth` may be left out only where `local` is the sole principal [AUT-1].
-fn auth(said: Option<Placed<Auth>>, principals: &[PrincipalSettings], file: &mut File<'_>) -> Auth {
+fn auth(said: Option<&Placed<Auth>>, principals: &[PrincipalSettings], file: &mut File<'_>) -> Auth {
     let local = principals.iter().any(|principal| principal.id.as_str() == "local");
-    let none = said.as_ref().map_or(principals.len() == usize::from(local), |said| said.value == Auth::None);
+    let sole = principals.len() == usize::from(local);
+    let none = said.map_or(sole, |said| said.value == Auth::None);
     if none {
         if !local {
             file.warn(&(0..0), "principals", "no [principals.local]: nothing is connected; add it with mcp_bundles");

@@ -134,7 +134,12 @@ impl<'t, 'a> Table<'t, 'a> {
         let path = self.path_of(key);
         match value.get_ref() {
             DeValue::String(text) => Some(Placed { value: text.to_string(), span: value.span(), key: path }),
-            _ => {
+            DeValue::Integer(_)
+            | DeValue::Float(_)
+            | DeValue::Boolean(_)
+            | DeValue::Datetime(_)
+            | DeValue::Array(_)
+            | DeValue::Table(_) => {
                 file.wrong_type(value, &path, "a string");
                 None
             }
@@ -146,7 +151,12 @@ impl<'t, 'a> Table<'t, 'a> {
         let path = self.path_of(key);
         match value.get_ref() {
             DeValue::Boolean(flag) => Some(Placed { value: *flag, span: value.span(), key: path }),
-            _ => {
+            DeValue::String(_)
+            | DeValue::Integer(_)
+            | DeValue::Float(_)
+            | DeValue::Datetime(_)
+            | DeValue::Array(_)
+            | DeValue::Table(_) => {
                 file.wrong_type(value, &path, "true or false");
                 None
             }
@@ -184,7 +194,12 @@ impl<'t, 'a> Table<'t, 'a> {
                         DeValue::String(text) => {
                             texts.push(Placed { value: text.to_string(), span: item.span(), key });
                         }
-                        _ => file.wrong_type(item, &key, "a string"),
+                        DeValue::Integer(_)
+                        | DeValue::Float(_)
+                        | DeValue::Boolean(_)
+                        | DeValue::Datetime(_)
+                        | DeValue::Array(_)
+                        | DeValue::Table(_) => file.wrong_type(item, &key, "a string"),
                     }
                 }
                 Some(texts)
@@ -192,19 +207,29 @@ impl<'t, 'a> Table<'t, 'a> {
             DeValue::String(text) if one == One::Allowed => {
                 Some(vec![Placed { value: text.to_string(), span: value.span(), key: path }])
             }
-            _ => {
+            DeValue::String(_)
+            | DeValue::Integer(_)
+            | DeValue::Float(_)
+            | DeValue::Boolean(_)
+            | DeValue::Datetime(_)
+            | DeValue::Table(_) => {
                 file.wrong_type(value, &path, "a list of strings");
                 None
             }
         }
     }
 
-    pub(super) fn table(&mut self, file: &mut File<'_>, key: &'static str) -> Option<Table<'t, 'a>> {
+    pub(super) fn table(&mut self, file: &mut File<'_>, key: &'static str) -> Option<Self> {
         let value = self.get(key)?;
         let path = self.path_of(key);
         match value.get_ref() {
             DeValue::Table(table) => Some(Table::new(table, &path)),
-            _ => {
+            DeValue::String(_)
+            | DeValue::Integer(_)
+            | DeValue::Float(_)
+            | DeValue::Boolean(_)
+            | DeValue::Datetime(_)
+            | DeValue::Array(_) => {
                 file.wrong_type(value, &path, "a table");
                 None
             }
@@ -212,7 +237,7 @@ impl<'t, 'a> Table<'t, 'a> {
     }
 
     /// Reads a list of tables, with their places.
-    pub(super) fn tables(&mut self, file: &mut File<'_>, key: &'static str) -> Vec<(Table<'t, 'a>, Range<usize>)> {
+    pub(super) fn tables(&mut self, file: &mut File<'_>, key: &'static str) -> Vec<(Self, Range<usize>)> {
         let Some(value) = self.get(key) else { return Vec::new() };
         let path = self.path_of(key);
         let DeValue::Array(items) = value.get_ref() else {
@@ -224,7 +249,12 @@ impl<'t, 'a> Table<'t, 'a> {
             let key = format!("{path}[{index}]");
             match item.get_ref() {
                 DeValue::Table(table) => tables.push((Table::new(table, &key), item.span())),
-                _ => file.wrong_type(item, &key, "a table"),
+                DeValue::String(_)
+                | DeValue::Integer(_)
+                | DeValue::Float(_)
+                | DeValue::Boolean(_)
+                | DeValue::Datetime(_)
+                | DeValue::Array(_) => file.wrong_type(item, &key, "a table"),
             }
         }
         tables
@@ -243,12 +273,17 @@ impl<'t, 'a> Table<'t, 'a> {
     }
 
     /// Walks all members that must be tables.
-    pub(super) fn named_tables(&self, file: &mut File<'_>) -> Vec<(Placed<String>, Table<'t, 'a>)> {
+    pub(super) fn named_tables(&self, file: &mut File<'_>) -> Vec<(Placed<String>, Self)> {
         let mut tables = Vec::new();
         for (name, value) in self.names() {
             match value.get_ref() {
                 DeValue::Table(table) => tables.push((name.clone(), Table::new(table, &name.key))),
-                _ => file.wrong_type(value, &name.key, "a table"),
+                DeValue::String(_)
+                | DeValue::Integer(_)
+                | DeValue::Float(_)
+                | DeValue::Boolean(_)
+                | DeValue::Datetime(_)
+                | DeValue::Array(_) => file.wrong_type(value, &name.key, "a table"),
             }
         }
         tables

@@ -53,7 +53,7 @@ impl Expander<'_> {
         match secrets::expand(text, self.sources.base, self.sources.env) {
             Ok(value) => Secret::new(value),
             Err(why) => {
-                self.missing.get_or_insert((span, key.to_owned(), why));
+                self.missing.get_or_insert_with(|| (span, key.to_owned(), why));
                 Secret::new(String::new())
             }
         }
@@ -238,7 +238,12 @@ fn pairs(table: &mut Table<'_, '_>, file: &mut File<'_>, key: &'static str) -> V
     for (name, value) in inner.names() {
         match value.get_ref() {
             DeValue::String(text) => pairs.push((name.value, text.to_string(), value.span())),
-            _ => file.error(&value.span(), &name.key, "must be a string"),
+            DeValue::Integer(_)
+            | DeValue::Float(_)
+            | DeValue::Boolean(_)
+            | DeValue::Datetime(_)
+            | DeValue::Array(_)
+            | DeValue::Table(_) => file.error(&value.span(), &name.key, "must be a string"),
         }
     }
     pairs

@@ -66,6 +66,10 @@ impl Identified {
         self.audience.subject()
     }
 
+    pub(super) fn why_hidden(&self, endpoint: &Endpoint, name: &str) -> ReasonCode {
+        self.snapshot.why_hidden(&self.subject(), scope(endpoint), name)
+    }
+
     pub(super) fn granted(&self) -> &BTreeSet<UpstreamName> {
         self.audience.subject().granted
     }

@@ -84,6 +84,9 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
     /// Ends the connection in order: a child by stdin, TERM, KILL; an HTTP session by DELETE. Returns at once.
     fn close(&self);
 
+    /// Waits until what [`Link::close`] began has ended: the child is gone, or the DELETE is answered or given up.
+    fn ended(self: Arc<Self>) -> BoxFuture<()>;
+
     /// Says why the connection is of no more use, for status and log: exit code, last stderr lines.
     fn last_words(&self) -> Option<String>;
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{OwnerKey, Reject, RejectKind, Reply, UpstreamCall};
 use crate::id::{PrincipalId, UpstreamName};
@@ -59,7 +60,12 @@ pub struct Server {
     status: watch::Sender<TargetStatus>,
     news: watch::Sender<u64>,
     hidden: AtomicBool,
+    /// The whole set is being closed: nothing is started again.
+    stopping: CancellationToken,
     eras: Mutex<Eras>,
+    /// The connection the list is read over.
+    catalog: Mutex<Option<Arc<dyn Link>>>,
+    /// The same, until a caller takes it for its own.
     unowned: Mutex<Option<Arc<dyn Link>>>,
     slots: Mutex<HashMap<SlotKey, Slot>>,
 }
@@ -100,7 +106,9 @@ impl Server {
             status,
             news,
             hidden: AtomicBool::new(false),
+            stopping: CancellationToken::new(),
             eras: Mutex::default(),
+            catalog: Mutex::default(),
             unowned: Mutex::default(),
             slots: Mutex::default(),
         })
@@ -159,7 +167,15 @@ impl Server {
     }
 
     /// Starts the server and keeps it: lists, watches, restarts with backoff. Ends when tasks are cancelled.
-    pub(super) async fn supervise(self: Arc<Self>, mut latch: Option<ReadyLatch>) {
+    pub(super) async fn supervise(self: Arc<Self>, latch: Option<ReadyLatch>) {
+        tokio::select! {
+            biased;
+            () = self.stopping.cancelled() => {}
+            () = Arc::clone(&self).keep(latch) => {}
+        }
+    }
+
+    async fn keep(self: Arc<Self>, mut latch: Option<ReadyLatch>) {
         let mut failures = 0_u32;
         loop {
             let started = {
@@ -295,6 +311,7 @@ impl Server {
 
     /// Gives a connection that was opened for the list to its first fitting caller, or to all where it has no state.
     fn offer(&self, link: &Arc<dyn Link>) {
+        *self.catalog.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(link));
         if !self.is_http() {
             *self.unowned.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(link));
         } else if link.era() == Era::Stateless {
@@ -388,10 +405,11 @@ impl Server {
         Reject::upstream(RejectKind::Upstream, format!("server '{}' is down", self.name()), cause).safe_to_retry()
     }
 
-    /// Ends every connection in order.
+    /// Ends every connection in order; the server is not started again.
     pub(super) async fn close(&self) {
+        self.stopping.cancel();
         let mut links: Vec<Arc<dyn Link>> =
-            self.unowned.lock().unwrap_or_else(PoisonError::into_inner).take().into_iter().collect();
+            self.catalog.lock().unwrap_or_else(PoisonError::into_inner).take().into_iter().collect();
         let slots: Vec<Slot> = {
             let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
             slots.drain().map(|(_, slot)| slot).collect()
@@ -402,9 +420,7 @@ impl Server {
         for link in &links {
             link.close();
         }
-        for link in &links {
-            link.closed().cancelled().await;
-        }
+        futures_util::future::join_all(links.into_iter().map(Link::ended)).await;
     }
 }
 

@@ -4,7 +4,7 @@
 //! once for all who noticed; a request that was refused is sent at most once more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -56,6 +56,8 @@ pub(super) struct SessionLink {
     ids: AtomicU64,
     changes: watch::Sender<u64>,
     closed: CancellationToken,
+    /// Cancelled when the server has answered the DELETE, or was not asked.
+    deleted: OnceLock<CancellationToken>,
     last_words: Mutex<Option<String>>,
     answers: Arc<Semaphore>,
 }
@@ -89,18 +91,23 @@ impl Session {
         headers
     }
 
-    /// Ends the session at the server; its answer does not matter (FC-HTP-17).
-    pub(super) fn spawn_delete(&self, target: &Arc<Target>, tasks: &Tasks) {
+    /// Ends the session at the server; its answer does not matter (FC-HTP-17). The token is cancelled when that is done.
+    pub(super) fn spawn_delete(&self, target: &Arc<Target>, tasks: &Tasks) -> CancellationToken {
+        let done = CancellationToken::new();
         if self.id.is_none() {
-            return;
+            done.cancel();
+            return done;
         }
+        let guard = done.clone().drop_guard();
         let headers = self.headers(ACCEPT_BOTH);
         let target = Arc::clone(target);
         tasks.spawn("http session end", async move {
             let sent = tokio::time::timeout(ASIDE_TIMEOUT, target.send(Method::DELETE, headers, Bytes::new())).await;
             let status = sent.ok().and_then(Result::ok).map(|response| response.status().as_u16());
             tracing::debug!(server = %target.name, status, "session ended");
+            drop(guard);
         });
+        done
     }
 }
 
@@ -117,6 +124,7 @@ impl SessionLink {
             ids: AtomicU64::new(2),
             changes: watch::Sender::new(0),
             closed: CancellationToken::new(),
+            deleted: OnceLock::new(),
             last_words: Mutex::new(None),
             answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
         }
@@ -227,7 +235,7 @@ impl SessionLink {
             Ok((session, _)) => {
                 self.session.store(Arc::new(session));
                 if self.closed.is_cancelled() {
-                    self.current().spawn_delete(&self.target, &self.tasks);
+                    drop(self.current().spawn_delete(&self.target, &self.tasks));
                 }
                 self.tools_changed();
                 Some(self.current())
@@ -285,9 +293,19 @@ impl Link for SessionLink {
 
     fn close(&self) {
         if !self.closed.is_cancelled() {
-            self.current().spawn_delete(&self.target, &self.tasks);
+            let done = self.current().spawn_delete(&self.target, &self.tasks);
+            self.deleted.get_or_init(|| done);
             self.closed.cancel();
         }
+    }
+
+    fn ended(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async move {
+            self.closed.cancelled().await;
+            if let Some(deleted) = self.deleted.get() {
+                deleted.cancelled().await;
+            }
+        })
     }
 
     fn last_words(&self) -> Option<String> {

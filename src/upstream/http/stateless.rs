@@ -124,6 +124,10 @@ impl Link for StatelessLink {
         self.closed.cancel();
     }
 
+    fn ended(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async move { self.closed.cancelled().await })
+    }
+
     fn last_words(&self) -> Option<String> {
         None
     }
