@@ -7,6 +7,7 @@ pub mod secret;
 pub mod wire;
 
 pub mod runtime;
+pub mod telemetry;
 
 pub mod identity;
 
@@ -19,3 +20,5 @@ pub mod upstream;
 pub mod gateway;
 
 pub mod downstream;
+
+pub mod config;

@@ -1,0 +1,127 @@
+//! Reads the file and those beside it, all problems at once.
+
+use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use toml::de::DeTable;
+
+use crate::downstream::DownstreamSettings;
+use crate::gateway::GatewaySettings;
+use crate::id::UpstreamName;
+use crate::telemetry::LogSettings;
+
+use super::error::{Diagnostic, Diagnostics, Report, Severity};
+use super::expand::Expander;
+use super::mask::Masks;
+use super::policy::{ExpectationResult, Policies};
+use super::reader::{Source, Table};
+use super::{identity, keys, listener, upstream};
+
+/// The largest configuration or policy file, in bytes.
+const FILE_MAX: u64 = 8 << 20;
+
+/// Everything the program is built from.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// For the hall.
+    pub gateway: GatewaySettings,
+    /// For the front door.
+    pub downstream: DownstreamSettings,
+    /// Where health and the like are served; never empty.
+    pub admin: Vec<SocketAddr>,
+    /// For the log.
+    pub log: LogSettings,
+    /// Servers that are disabled because a secret is missing, and why [CFG-3].
+    pub disabled: Vec<(UpstreamName, String)>,
+}
+
+/// A configuration that can be used.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The settings.
+    pub settings: Settings,
+    /// What is doubtful, and which servers are disabled.
+    pub warnings: Vec<Diagnostic>,
+    /// What became of the policies' expectations; only `check` minds.
+    pub expectations: Vec<ExpectationResult>,
+}
+
+/// Loads a configuration file and the policy files beside it.
+///
+/// # Errors
+/// Everything that is wrong, with its places.
+pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Diagnostics> {
+    let text = read_text(path).map_err(|why| Diagnostics::whole(format!("configuration {} {why}", path.display())))?;
+    let base = path.parent().unwrap_or_else(|| Path::new(""));
+    let report = Report::default();
+    let read = parse(path, &text, &report, |root| settings(&root, &Expander { env, base }));
+    let warnings = report.finish()?;
+    let Some((settings, expectations)) = read else { return Err(Diagnostics(warnings)) };
+    Ok(Loaded { settings, warnings, expectations })
+}
+
+fn settings(root: &Table<'_>, expander: &Expander<'_>) -> (Settings, Vec<ExpectationResult>) {
+    root.keys(keys::ROOT, keys::ROOT_LATER);
+    let listen = root.table("listen");
+    let mut downstream = DownstreamSettings::default();
+    let admin = listener::listen(listen.as_ref(), &mut downstream);
+    listener::limits(root.table("limits").as_ref(), &mut downstream);
+    let log = listener::log(root.table("log").as_ref());
+
+    let mcp_table = root.table("mcp");
+    if let Some(table) = &mcp_table {
+        table.keys(keys::MCP, keys::MCP_LATER);
+    }
+    let switched_off = mcp_table.as_ref().and_then(|table| table.get("enabled")).is_some_and(|value| value.is_false());
+    let servers = upstream::servers(mcp_table.as_ref(), !switched_off, expander);
+    let mcp = upstream::mcp(mcp_table.as_ref(), &servers);
+
+    let mut policies = Policies::new(root.table("policies").as_ref(), &servers.known, mcp.empty_allow, expander.base);
+    let bundles = identity::bundles(root.table("mcp_bundles").as_ref(), &servers.known);
+    let usable: BTreeSet<_> = servers.usable.iter().map(|server| server.name.clone()).collect();
+    let principals = identity::principals(root.table("principals").as_ref(), &bundles, &usable, &mut policies);
+    let key = listener::auth(listen.as_ref());
+    let auth = identity::auth(&key, listen.as_ref(), root, &principals, &downstream);
+
+    let expectations = policies.expectations;
+    let gateway = GatewaySettings {
+        auth,
+        keys: principals.keys,
+        servers: servers.usable,
+        principals: principals.list,
+        name_budget: mcp.name_budget.unwrap_or(GatewaySettings::NAME_BUDGET),
+        first_list_wait: mcp.first_list_wait.unwrap_or(GatewaySettings::FIRST_LIST_WAIT),
+        list_page_bytes: GatewaySettings::LIST_PAGE_BYTES,
+    };
+    (Settings { gateway, downstream, admin, log, disabled: servers.disabled }, expectations)
+}
+
+/// Parses a text and hands its root to `read`; a syntax error is noted.
+pub(super) fn parse<T>(path: &Path, text: &str, report: &Report, read: impl FnOnce(Table<'_>) -> T) -> Option<T> {
+    match DeTable::parse(text) {
+        Ok(root) => {
+            let masks = Masks::of(root.get_ref(), text);
+            let source = Source { path, text, masks, report };
+            Some(read(source.root(root.get_ref())))
+        }
+        Err(error) => {
+            let source = Source { path, text, masks: Masks::default(), report };
+            let span = error.span().unwrap_or(text.len()..text.len());
+            report.fatal(source.diagnostic(Severity::Error, "", &span, error.message().to_owned()));
+            None
+        }
+    }
+}
+
+/// Reads a file of text.
+pub(super) fn read_text(path: &Path) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
+    file.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes.len() as u64 > FILE_MAX {
+        return Err(format!("is larger than {FILE_MAX} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())
+}

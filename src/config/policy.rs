@@ -1,0 +1,209 @@
+//! `[policies.NAME]`, the files of `policies/`, and their expectations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::id::UpstreamName;
+use crate::policy::{Action, Decision, EmptyAllow, Pattern, Profile, Subject};
+
+use super::error::{Diagnostic, Diagnostics, Report, Severity};
+use super::keys;
+use super::load::{parse, read_text};
+use super::reader::{Table, Value};
+use super::upstream::Known;
+
+/// What became of one `[[expect]]`.
+#[derive(Clone, Debug)]
+pub struct ExpectationResult {
+    /// The policy.
+    pub policy: String,
+    /// The tool, as shown.
+    pub tool: String,
+    /// What the file expects.
+    pub expected: bool,
+    /// What the policy says.
+    pub visible: bool,
+    /// The place of the expectation; shown if it failed.
+    pub diagnostic: Diagnostic,
+}
+
+/// The policies that were read, by name.
+#[derive(Debug)]
+pub(super) struct Policies<'a> {
+    known: &'a Known,
+    empty_allow: EmptyAllow,
+    folder: PathBuf,
+    read: BTreeMap<String, Option<Arc<Profile>>>,
+    pub(super) expectations: Vec<ExpectationResult>,
+}
+
+// === impl ExpectationResult ===
+
+impl ExpectationResult {
+    /// Says whether the policy does what was expected.
+    #[must_use]
+    pub const fn holds(&self) -> bool {
+        self.expected == self.visible
+    }
+}
+
+// === impl Policies ===
+
+impl<'a> Policies<'a> {
+    /// Reads the policies of the file itself; others are looked for in `policies/` beside it.
+    pub(super) fn new(table: Option<&Table<'_>>, known: &'a Known, empty_allow: EmptyAllow, base: &Path) -> Self {
+        let mut policies =
+            Self { known, empty_allow, folder: base.join("policies"), read: BTreeMap::new(), expectations: Vec::new() };
+        for (name, value) in table.iter().flat_map(|table| table.entries()) {
+            let profile = value.table().map(|table| policies.policy(name, &table));
+            if let (true, Some(table)) = (file_name(name), table)
+                && policies.path(name).symlink_metadata().is_ok()
+            {
+                let path = policies.path(name);
+                table.key_error(name, format!("this policy is defined here and in {}", path.display()));
+            }
+            policies.read.insert(name.to_owned(), profile);
+        }
+        policies
+    }
+
+    /// Finds the policy that a principal names. If there is none, that is an error, and the principal would have nothing.
+    pub(super) fn find(&mut self, name: &str, value: &Value<'_>) -> Arc<Profile> {
+        if !self.read.contains_key(name) {
+            let profile = self.file(name, value);
+            self.read.insert(name.to_owned(), profile);
+        }
+        self.read.get(name).cloned().flatten().unwrap_or_else(|| Arc::new(Profile::deny_all()))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.toml"))
+    }
+
+    fn file(&mut self, name: &str, value: &Value<'_>) -> Option<Arc<Profile>> {
+        let path = self.path(name);
+        if !file_name(name) || path.symlink_metadata().is_err() {
+            let names: Vec<_> = self.read.keys().map(String::as_str).collect();
+            let near = super::reader::nearest(name, &names).map(|near| format!("did you mean '{near}'?"));
+            let help = near.unwrap_or_else(|| format!("add [policies.{name}], or the file {}", path.display()));
+            value.error_help("there is no such policy", help);
+            return None;
+        }
+        let text = match read_text(&path) {
+            Ok(text) => text,
+            Err(why) => {
+                value.error(format!("policy file {} {why}", path.display()));
+                return None;
+            }
+        };
+        parse(&path, &text, value.report(), |root| self.policy(name, &root))
+    }
+
+    fn policy(&mut self, name: &str, table: &Table<'_>) -> Arc<Profile> {
+        let profile = Arc::new(profile(table, Some(self.known), self.empty_allow));
+        self.expectations.extend(expectations(name, table, &profile, Some(self.known)));
+        profile
+    }
+}
+
+/// Reads one policy file without a configuration and judges its expectations.
+///
+/// # Errors
+/// All that is wrong with the file.
+pub fn check_policy_file(path: &Path) -> Result<(Vec<ExpectationResult>, Vec<Diagnostic>), Diagnostics> {
+    let text = read_text(path).map_err(|why| Diagnostics::whole(format!("policy file {} {why}", path.display())))?;
+    let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let report = Report::default();
+    let results =
+        parse(path, &text, &report, |root| expectations(&name, &root, &profile(&root, None, EmptyAllow::All), None));
+    Ok((results.unwrap_or_default(), report.finish()?))
+}
+
+fn profile(table: &Table<'_>, known: Option<&Known>, empty_allow: EmptyAllow) -> Profile {
+    table.keys(keys::POLICY, keys::POLICY_LATER);
+    let list = |key: &str| table.get(key).and_then(|value| Some((value.texts()?, value)));
+    let mut allowed_tools = None;
+    if let Some((items, value)) = list("allowed_tools") {
+        if items.is_empty() && empty_allow == EmptyAllow::All {
+            value.warn("an empty list restricts nothing", Some("deny_all_tools = true allows nothing".to_owned()));
+        }
+        let patterns = items.iter().filter_map(|(text, item)| pattern(text, item, known, false));
+        allowed_tools = Some(patterns.collect::<Vec<_>>());
+    }
+    let excluded = list("excluded_tools").map(|(items, _)| items).unwrap_or_default();
+    let excluded_tools = excluded.iter().filter_map(|(text, item)| pattern(text, item, known, true)).collect();
+    let deny_all_tools = table.get("deny_all_tools").and_then(|value| value.flag()).unwrap_or(false);
+    if deny_all_tools && allowed_tools.as_ref().is_some_and(|patterns| !patterns.is_empty()) {
+        table.key_error("deny_all_tools", "contradicts the non-empty allowed_tools beside it");
+    }
+    Profile { allowed_tools, excluded_tools, deny_all_tools, empty_allow }
+}
+
+/// Reads a pattern. One that no configured server's tool can match is an error where it subtracts, else a warning.
+fn pattern(text: &str, value: &Value<'_>, known: Option<&Known>, subtracts: bool) -> Option<Pattern> {
+    let pattern = match Pattern::new(text) {
+        Ok(pattern) => pattern,
+        Err(error) => {
+            value.error(error.to_string());
+            return None;
+        }
+    };
+    let own = pattern.could_match_under("portcullis__");
+    let Some(known) = known.filter(|_| !own) else { return Some(pattern) };
+    if known.shown().any(|(shown, _)| pattern.could_match_under(&format!("{shown}__"))) {
+        return Some(pattern);
+    }
+    let (message, help) = match pattern.server() {
+        Some(server) => (format!("there is no server '{server}'"), known.hint(server)),
+        None => {
+            let message = "no tool of any server has such a name".to_owned();
+            (message, Some("a tool is named <server>__<tool>".to_owned()))
+        }
+    };
+    match (subtracts, help) {
+        (true, Some(help)) => value.error_help(message, help),
+        (true, None) => value.error(message),
+        (false, help) => value.warn(format!("{message}: this grants nothing"), help),
+    }
+    Some(pattern)
+}
+
+fn expectations(name: &str, table: &Table<'_>, profile: &Profile, known: Option<&Known>) -> Vec<ExpectationResult> {
+    let Some(list) = table.get("expect").and_then(|value| value.list()) else { return Vec::new() };
+    list.iter().filter_map(|item| expectation(name, &item.table()?, profile, known)).collect()
+}
+
+fn expectation(name: &str, table: &Table<'_>, profile: &Profile, known: Option<&Known>) -> Option<ExpectationResult> {
+    table.keys(keys::EXPECT, keys::EXPECT_LATER);
+    let (Some(tool), Some(visible)) = (table.get("tool"), table.get("visible")) else {
+        table.error_help("an expectation needs a tool and visible", "write tool = \"demo__add\" and visible = true");
+        return None;
+    };
+    let (text, expected) = (tool.filled(), visible.flag());
+    let (text, expected) = (text?, expected?);
+    let server = text.split_once("__").map(|(server, _)| server).unwrap_or_default();
+    let found = match known {
+        None => UpstreamName::new(server).ok(),
+        Some(known) => known.shown().find(|(shown, _)| shown == server).and_then(|(_, server)| server.cloned()),
+    };
+    let granted = known.map_or_else(|| found.iter().cloned().collect::<BTreeSet<_>>(), Known::all);
+    let subject = Subject { granted: &granted, profile: Some(profile) };
+    let decision = found.as_ref().map(|server| subject.decide(&Action { server, shown: text, full: text }));
+    if decision.is_none() {
+        let help = known.and_then(|known| known.hint(server));
+        tool.warn("no configured server has such a tool, so it is taken for hidden", help);
+    }
+    let actual = decision == Some(Decision::Allow);
+    let word = |visible: bool| if visible { "visible" } else { "hidden" };
+    let message = format!("expected {text} to be {}, but policy '{name}' makes it {}", word(expected), word(actual));
+    let diagnostic = tool.diagnostic(Severity::Error, message, None);
+    Some(ExpectationResult { policy: name.to_owned(), tool: text.to_owned(), expected, visible: actual, diagnostic })
+}
+
+/// Says whether a policy of that name may stand in a file: nothing that leads out of the folder.
+fn file_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with('.')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+}

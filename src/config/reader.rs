@@ -1,0 +1,298 @@
+//! Walks a parsed TOML file and notes every problem with its place.
+//!
+//! Not for: what keys mean (the files named after the sections). Invariant: reading never stops at a problem; a value that
+//! is wrong reads as absent, and the load fails.
+
+use std::ops::{Range, RangeInclusive};
+use std::path::Path;
+
+use toml::de::{DeTable, DeValue};
+
+use super::error::{Diagnostic, Place, Report, Severity};
+use super::mask::Masks;
+
+/// One file.
+#[derive(Debug)]
+pub(super) struct Source<'a> {
+    pub(super) path: &'a Path,
+    pub(super) text: &'a str,
+    pub(super) masks: Masks,
+    pub(super) report: &'a Report,
+}
+
+/// A table of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Table<'a> {
+    source: &'a Source<'a>,
+    path: String,
+    span: Range<usize>,
+    entries: &'a DeTable<'a>,
+}
+
+/// A value of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Value<'a> {
+    source: &'a Source<'a>,
+    path: String,
+    span: Range<usize>,
+    value: &'a DeValue<'a>,
+}
+
+// === impl Source ===
+
+impl<'a> Source<'a> {
+    /// Returns the whole file as a table.
+    pub(super) fn root(&'a self, entries: &'a DeTable<'a>) -> Table<'a> {
+        Table { source: self, path: String::new(), span: 0..0, entries }
+    }
+
+    /// Makes a diagnostic that points at a span.
+    pub(super) fn diagnostic(&self, severity: Severity, key: &str, span: &Range<usize>, message: String) -> Diagnostic {
+        let start = self.text.floor_char_boundary(span.start);
+        let before = self.text.get(..start).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |index| index + 1);
+        let rest = self.text.get(line_start..).unwrap_or_default();
+        let line_end = line_start + rest.find('\n').unwrap_or(rest.len());
+        let (shown, marked) = self.masks.line(self.text, line_start..line_end, span);
+        let place = Place {
+            path: self.path.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before.get(line_start..).unwrap_or_default().chars().count() + 1,
+            shown,
+            marked,
+        };
+        Diagnostic { severity, key: key.to_owned(), message, help: None, place: Some(place) }
+    }
+}
+
+// === impl Table ===
+
+impl<'a> Table<'a> {
+    /// Notes every key that is not in `known`; one in `later` exists in the product, but not in this version.
+    pub(super) fn keys(&self, known: &[&str], later: &[&str]) {
+        for (key, _) in self.entries {
+            let name = key.get_ref().as_ref();
+            if known.contains(&name) {
+                continue;
+            }
+            let mut diagnostic = if later.contains(&name) {
+                self.at_key(Severity::Error, name, "not supported in this version".to_owned())
+            } else {
+                self.at_key(Severity::Error, name, "unknown key".to_owned())
+            };
+            if !later.contains(&name) {
+                diagnostic.help = nearest(name, known).map(|near| format!("did you mean '{near}'?"));
+            }
+            self.source.report.fatal(diagnostic);
+        }
+    }
+
+    /// Returns the value of a key.
+    pub(super) fn get(&self, key: &str) -> Option<Value<'a>> {
+        let (key, value) = self.entries.get_key_value(key)?;
+        Some(self.value(key.get_ref(), value.span(), value.get_ref()))
+    }
+
+    /// Returns the table of a key; `None` if it is absent or no table.
+    pub(super) fn table(&self, key: &str) -> Option<Self> {
+        self.get(key)?.table()
+    }
+
+    /// Returns all entries.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&'a str, Value<'a>)> + '_ {
+        self.entries
+            .iter()
+            .map(|(key, value)| (key.get_ref().as_ref(), self.value(key.get_ref(), value.span(), value.get_ref())))
+    }
+
+    /// Returns the tables of all entries; entries that are no tables are noted.
+    pub(super) fn tables(&self) -> impl Iterator<Item = (&'a str, Self)> + '_ {
+        self.entries().filter_map(|(key, value)| Some((key, value.table()?)))
+    }
+
+    /// Notes a problem with the table as a whole.
+    pub(super) fn error(&self, message: impl Into<String>) {
+        self.source.report.fatal(self.diagnostic(Severity::Error, message.into()));
+    }
+
+    /// Notes a problem with the table as a whole, and what would help.
+    pub(super) fn error_help(&self, message: impl Into<String>, help: &str) {
+        let mut diagnostic = self.diagnostic(Severity::Error, message.into());
+        diagnostic.help = Some(help.to_owned());
+        self.source.report.fatal(diagnostic);
+    }
+
+    /// Notes something doubtful about the table as a whole.
+    pub(super) fn warn(&self, message: impl Into<String>, help: &str) {
+        let mut diagnostic = self.diagnostic(Severity::Warning, message.into());
+        diagnostic.help = Some(help.to_owned());
+        self.source.report.other(diagnostic);
+    }
+
+    /// Notes a problem with a key, as opposed to its value.
+    pub(super) fn key_error(&self, key: &str, message: impl Into<String>) {
+        self.source.report.fatal(self.at_key(Severity::Error, key, message.into()));
+    }
+
+    fn diagnostic(&self, severity: Severity, message: String) -> Diagnostic {
+        self.source.diagnostic(severity, &self.path, &self.span, message)
+    }
+
+    fn at_key(&self, severity: Severity, key: &str, message: String) -> Diagnostic {
+        let span = self.entries.get_key_value(key).map_or_else(|| self.span.clone(), |(key, _)| key.span());
+        self.source.diagnostic(severity, &join(&self.path, key), &span, message)
+    }
+
+    fn value(&self, key: &str, span: Range<usize>, value: &'a DeValue<'a>) -> Value<'a> {
+        Value { source: self.source, path: join(&self.path, key), span, value }
+    }
+}
+
+// === impl Value ===
+
+impl<'a> Value<'a> {
+    /// Reads a text.
+    pub(super) fn text(&self) -> Option<&'a str> {
+        let DeValue::String(text) = self.value else { return self.wrong("a string") };
+        Some(text)
+    }
+
+    /// Reads a text that is not empty.
+    pub(super) fn filled(&self) -> Option<&'a str> {
+        let text = self.text()?;
+        if text.trim().is_empty() {
+            self.error("must not be empty");
+            return None;
+        }
+        Some(text)
+    }
+
+    /// Reads a truth value.
+    pub(super) fn flag(&self) -> Option<bool> {
+        let DeValue::Boolean(value) = self.value else { return self.wrong("true or false") };
+        Some(*value)
+    }
+
+    /// Says whether the value is `false`, without noting anything.
+    pub(super) const fn is_false(&self) -> bool {
+        matches!(self.value, DeValue::Boolean(false))
+    }
+
+    /// Returns where problems are noted.
+    pub(super) const fn report(&self) -> &'a Report {
+        self.source.report
+    }
+
+    /// Reads a whole number within a range.
+    pub(super) fn number(&self, range: &RangeInclusive<u64>) -> Option<u64> {
+        let DeValue::Integer(integer) = self.value else { return self.wrong("a whole number") };
+        let number = i128::from_str_radix(integer.as_str(), integer.radix()).ok();
+        let fits = number.and_then(|number| u64::try_from(number).ok()).filter(|number| range.contains(number));
+        if fits.is_none() {
+            self.error(format!("must be from {} to {}", range.start(), range.end()));
+        }
+        fits
+    }
+
+    /// Reads one of some words.
+    pub(super) fn choice<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+        let text = self.text()?;
+        let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        if found.is_none() {
+            let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            let help = nearest(text, &words).map(|near| format!("did you mean '{near}'?"));
+            self.fatal(format!("must be one of {}", words.join(", ")), help);
+        }
+        found
+    }
+
+    /// Reads a list.
+    pub(super) fn list(&self) -> Option<Vec<Self>> {
+        let DeValue::Array(array) = self.value else { return self.wrong("a list") };
+        let item = |(index, item): (usize, &'a toml::Spanned<DeValue<'a>>)| Self {
+            source: self.source,
+            path: format!("{}[{index}]", self.path),
+            span: item.span(),
+            value: item.get_ref(),
+        };
+        Some(array.iter().enumerate().map(item).collect())
+    }
+
+    /// Reads a list of texts; items that are something else are noted and left out.
+    pub(super) fn texts(&self) -> Option<Vec<(&'a str, Self)>> {
+        Some(self.list()?.into_iter().filter_map(|item| Some((item.text()?, item))).collect())
+    }
+
+    /// Reads a text or a list of texts.
+    pub(super) fn one_or_more(&self) -> Option<Vec<(&'a str, Self)>> {
+        if let DeValue::String(text) = self.value {
+            return Some(vec![(text, self.clone())]);
+        }
+        if self.value.is_array() { self.texts() } else { self.wrong("a string or a list of strings") }
+    }
+
+    /// Reads a table.
+    pub(super) fn table(&self) -> Option<Table<'a>> {
+        let DeValue::Table(entries) = self.value else { return self.wrong("a table") };
+        Some(Table { source: self.source, path: self.path.clone(), span: self.span.clone(), entries })
+    }
+
+    /// Notes a problem with the value.
+    pub(super) fn error(&self, message: impl Into<String>) {
+        self.fatal(message.into(), None);
+    }
+
+    /// Notes a problem with the value, and what would help.
+    pub(super) fn error_help(&self, message: impl Into<String>, help: impl Into<String>) {
+        self.fatal(message.into(), Some(help.into()));
+    }
+
+    /// Notes something doubtful.
+    pub(super) fn warn(&self, message: impl Into<String>, help: Option<String>) {
+        self.source.report.other(self.diagnostic(Severity::Warning, message.into(), help));
+    }
+
+    /// Notes an error with which the gateway starts.
+    pub(super) fn survivable(&self, message: impl Into<String>) {
+        self.source.report.other(self.diagnostic(Severity::Error, message.into(), None));
+    }
+
+    /// Makes a diagnostic that points here.
+    pub(super) fn diagnostic(&self, severity: Severity, message: String, help: Option<String>) -> Diagnostic {
+        Diagnostic { help, ..self.source.diagnostic(severity, &self.path, &self.span, message) }
+    }
+
+    fn fatal(&self, message: String, help: Option<String>) {
+        self.source.report.fatal(self.diagnostic(Severity::Error, message, help));
+    }
+
+    fn wrong<T>(&self, wanted: &str) -> Option<T> {
+        self.error(format!("must be {wanted}, not {}", kind(self.value)));
+        None
+    }
+}
+
+/// The nearest of some words, if it is near enough to be meant.
+pub(super) fn nearest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
+    let distance = |other: &str| strsim::osa_distance(word, other);
+    let near = words.iter().copied().min_by_key(|other| distance(other))?;
+    (distance(near) <= (word.chars().count() / 3).max(2)).then_some(near)
+}
+
+fn join(path: &str, key: &str) -> String {
+    let bare = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    let key = if bare { key.to_owned() } else { format!("{key:?}") };
+    if path.is_empty() { key } else { format!("{path}.{key}") }
+}
+
+const fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date or time",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}

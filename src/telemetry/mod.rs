@@ -1,0 +1,7 @@
+//! What the gateway says of itself: its log.
+//!
+//! Not for: reading the file (`config`). Invariant: logs go to stderr, never to stdout.
+
+mod log;
+
+pub use log::{InitError, LogFormat, LogSettings, init};
