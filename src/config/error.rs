@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,15 +91,15 @@ impl Diagnostic {
         let title = if self.key.is_empty() { self.message.clone() } else { format!("{}: {}", self.key, self.message) };
         let mut group = Group::with_title(level.primary_title(title));
         if let Some(place) = &self.place {
-            let path = place.path.display().to_string();
-            group = group.element(Origin::path(path).line(place.line).char_column(place.column));
             let mark = AnnotationKind::Primary.span(place.marked.clone());
-            group = group.element(Snippet::source(place.shown.as_str()).line_start(place.line).annotation(mark));
+            let snippet = Snippet::source(place.shown.as_str()).line_start(place.line).annotation(mark);
+            group = group.element(snippet.path(place.path.display().to_string()));
         }
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(help.as_str()));
         }
-        renderer.render(&[group])
+        let text = renderer.render(&[group]);
+        self.place.as_ref().map_or_else(|| text.clone(), |place| place.restore_column(&text))
     }
 
     fn order(&self) -> (PathBuf, usize, usize) {
@@ -110,6 +110,17 @@ impl Diagnostic {
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.render(&Renderer::plain()))
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    /// The renderer counts columns in the masked line; a person looks for them in the file.
+    fn restore_column(&self, text: &str) -> String {
+        let counted = self.shown.get(..self.marked.start).unwrap_or_default().chars().count() + 1;
+        let start = format!("{}:{}:", self.path.display(), self.line);
+        text.replacen(&format!("{start}{counted}"), &format!("{start}{}", self.column), 1)
     }
 }
 

@@ -136,7 +136,9 @@ fn nobody_is_asked(key: &AuthKey<'_>, place: &Table<'_>, principals: &Principals
     }
 }
 
-/// The union of the bundles' servers less the union of their excludes, as far as they can be used.
+/// The union of the bundles' servers less the union of their excludes, as far as they can be used [CFG-1].
+///
+/// An unknown bundle may be any bundle misspelt, also one that excludes: so it excludes what any bundle does [CFG-2].
 fn granted(
     table: &Table<'_>,
     bundles: &BTreeMap<String, Bundle>,
@@ -151,6 +153,7 @@ fn granted(
             let names: Vec<_> = bundles.keys().map(String::as_str).collect();
             let help = nearest(text, &names).map(|near| format!("did you mean '{near}'?"));
             item.warn(format!("there is no bundle '{}': this grants nothing", text.escape_debug()), help);
+            exclude.extend(bundles.values().flat_map(|bundle| &bundle.exclude));
         }
     }
     let granted = servers.into_iter().filter(|server| !exclude.contains(server) && usable.contains(server));

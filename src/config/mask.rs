@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue};
 use crate::identity::ApiKeyHash;
 
 const HIDDEN: &str = "\"[hidden]\"";
+const HIDDEN_PART: &str = "[hidden]";
 
 /// Keys whose texts hold no secret.
 const OPEN: &[&str] = &[
@@ -43,7 +44,8 @@ const CLOSED: &[&str] = &["api_keys", "env", "headers"];
 /// The spans of one file.
 #[derive(Debug, Default)]
 pub(super) struct Masks {
-    hidden: Vec<Range<usize>>,
+    /// What is masked, and what is shown in its place.
+    hidden: Vec<(Range<usize>, &'static str)>,
     /// Keys and values: a `#` in one of these begins no comment.
     tokens: Vec<Range<usize>>,
     parsed: bool,
@@ -75,14 +77,14 @@ impl Masks {
                     return;
                 }
                 if key == "url" && !closed {
-                    self.hidden.push(url_part(text, span));
+                    self.hidden.extend(url_part(text, span));
                 } else if closed || !OPEN.contains(&key) {
-                    self.hidden.push(span);
+                    self.hidden.push((span, HIDDEN));
                 }
             }
             DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => {
                 if closed {
-                    self.hidden.push(span);
+                    self.hidden.push((span, HIDDEN));
                 }
             }
         }
@@ -98,16 +100,16 @@ impl Masks {
         }
         let end = self.comment(text, &line).unwrap_or(line.end);
         let mut hidden: Vec<_> =
-            self.hidden.iter().filter(|hidden| hidden.start < end && hidden.end > line.start).collect();
-        hidden.sort_by_key(|hidden| hidden.start);
+            self.hidden.iter().filter(|(hidden, _)| hidden.start < end && hidden.end > line.start).collect();
+        hidden.sort_by_key(|(hidden, _)| hidden.start);
         let (mut shown, mut at, mut mark) = (String::new(), line.start, (None, None));
-        for hidden in hidden {
+        for (hidden, instead) in hidden {
             let (from, to) = (hidden.start.max(at), hidden.end.min(end));
             let before = shown.len();
             copy(text, at..from, &mut shown);
             place(&mut mark, span, at..from, before);
             let before = shown.len();
-            shown.push_str(HIDDEN);
+            shown.push_str(instead);
             let inside = |place: usize| (from..to.max(from + 1)).contains(&place);
             if mark.0.is_none() && inside(span.start) {
                 mark.0 = Some(before);
@@ -153,18 +155,18 @@ fn snap(shown: String, range: Range<usize>) -> (String, Range<usize>) {
 }
 
 /// What of a URL is hidden: all but scheme and host; all, where that cannot be told.
-fn url_part(text: &str, span: Range<usize>) -> Range<usize> {
+fn url_part(text: &str, span: Range<usize>) -> Option<(Range<usize>, &'static str)> {
     let raw = text.get(span.clone()).unwrap_or_default();
-    let Some((before, rest)) = raw.split_once("://") else { return span };
-    let host = rest.find(['/', '?', '#', '"', '\'']).and_then(|end| rest.get(..end)).unwrap_or(rest);
+    let quotes = ['"', '\''];
+    let split = raw.strip_prefix(quotes).and_then(|raw| raw.strip_suffix(quotes)).and_then(|raw| raw.split_once("://"));
+    let Some((scheme, rest)) = split else { return Some((span, HIDDEN)) };
+    let host = rest.find(['/', '?', '#']).and_then(|end| rest.get(..end)).unwrap_or(rest);
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
-    if !host.bytes().all(plain)
-        || !before.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'"' || byte == b'\'')
-    {
-        return span;
+    if !host.bytes().all(plain) || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Some((span, HIDDEN));
     }
-    let quote = usize::from(raw.ends_with(['"', '\'']));
-    span.start + before.len() + 3 + host.len()..span.end - quote
+    let part = span.start + 1 + scheme.len() + 3 + host.len()..span.end - 1;
+    (!part.is_empty()).then_some((part, HIDDEN_PART))
 }
 
 /// A line of a file that does not parse: only what is known to be no value, or the value of an open key.
