@@ -7,8 +7,6 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::identity::ApiKeyHash;
-
 const HIDDEN: &str = "\"[hidden]\"";
 const HIDDEN_PART: &str = "[hidden]";
 
@@ -71,11 +69,8 @@ impl Masks {
         match value.get_ref() {
             DeValue::Table(table) => self.table(table, closed, text),
             DeValue::Array(array) => array.iter().for_each(|item| self.value(item, key, closed, text)),
-            DeValue::String(content) => {
+            DeValue::String(_) => {
                 self.tokens.push(span.clone());
-                if closed && key == "sha256" && ApiKeyHash::from_hex(content).is_some() {
-                    return;
-                }
                 if key == "url" && !closed {
                     self.hidden.extend(url_part(text, span));
                 } else if closed || !OPEN.contains(&key) {

@@ -609,6 +609,7 @@ fn no_error_shows_a_secret() {
         format!("env = {{ A = \"{c}\", B = 5 }}"),
         format!("env = {{ B = 5, A = '{c}' }} # {c}"),
         format!("env = {{ A = \"{c}${{x}}\" }}"),
+        format!("env = {{ name = \"{c}\", B = 5 }}"),
         format!("env = [\"{c}\"]"),
         format!("env = \"{c}\""),
         format!("evn = {{ A = \"{c}\" }}"),
