@@ -1,1 +1,5 @@
-fn main() {}
+//! The binary: arguments in, exit code out.
+
+fn main() -> std::process::ExitCode {
+    portcullis::cli::run()
+}

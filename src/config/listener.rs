@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::Uri;
 
-use crate::downstream::DownstreamSettings;
+use crate::downstream::{AccessLog, DownstreamSettings};
 use crate::gateway::Auth;
 use crate::telemetry::{LogFormat, LogSettings};
 
@@ -96,8 +96,8 @@ pub(super) fn limits(table: Option<&Table<'_>>, settings: &mut DownstreamSetting
     settings.keep_alive = number("keep_alive_secs", 3_600).map_or(settings.keep_alive, Duration::from_secs);
 }
 
-/// Reads `[log]`.
-pub(super) fn log(table: Option<&Table<'_>>) -> LogSettings {
+/// Reads `[log]`; its access line is a matter of the front door.
+pub(super) fn log(table: Option<&Table<'_>>, door: &mut DownstreamSettings) -> LogSettings {
     let mut settings = LogSettings::default();
     let Some(table) = table else { return settings };
     table.keys(keys::LOG, &[]);
@@ -111,7 +111,9 @@ pub(super) fn log(table: Option<&Table<'_>>) -> LogSettings {
     }
     let words = [("json", LogFormat::Json), ("text", LogFormat::Text)];
     settings.format = table.get("format").and_then(|value| value.choice(&words)).unwrap_or_default();
-    settings.access = table.get("access").and_then(|value| value.flag()).unwrap_or_default();
+    if table.get("access").and_then(|value| value.flag()).unwrap_or_default() {
+        door.access = AccessLog::On;
+    }
     settings
 }
 

@@ -48,27 +48,48 @@ pub struct Loaded {
     pub expectations: Vec<ExpectationResult>,
 }
 
+/// Whether policy files beside the file count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    /// There is no file, so there is nothing beside it.
+    Ignore,
+    /// They do.
+    Read,
+}
+
 /// Loads a configuration file and the policy files beside it.
 ///
 /// # Errors
 /// Everything that is wrong, with its places.
 pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Diagnostics> {
     let text = read_text(path).map_err(|why| Diagnostics::whole(format!("configuration {} {why}", path.display())))?;
+    read(path, &text, Beside::Read, env)
+}
+
+/// Loads a text as if it stood in the file `path`, without policy files beside it.
+///
+/// # Errors
+/// Everything that is wrong, with its places.
+pub fn load_text(path: &Path, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Diagnostics> {
+    read(path, text, Beside::Ignore, env)
+}
+
+fn read(path: &Path, text: &str, beside: Beside, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Diagnostics> {
     let base = path.parent().unwrap_or_else(|| Path::new(""));
     let report = Report::default();
-    let read = parse(path, &text, &report, |root| settings(&root, &Expander { env, base }));
+    let read = parse(path, text, &report, |root| settings(&root, beside, &Expander { env, base }));
     let warnings = report.finish()?;
     let Some((settings, expectations)) = read else { return Err(Diagnostics(warnings)) };
     Ok(Loaded { settings, warnings, expectations })
 }
 
-fn settings(root: &Table<'_>, expander: &Expander<'_>) -> (Settings, Vec<ExpectationResult>) {
+fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> (Settings, Vec<ExpectationResult>) {
     root.keys(keys::ROOT, keys::ROOT_LATER);
     let listen = root.table("listen");
     let mut downstream = DownstreamSettings::default();
     let admin = listener::listen(listen.as_ref(), &mut downstream);
     listener::limits(root.table("limits").as_ref(), &mut downstream);
-    let log = listener::log(root.table("log").as_ref());
+    let log = listener::log(root.table("log").as_ref(), &mut downstream);
 
     let mcp_table = root.table("mcp");
     if let Some(table) = &mcp_table {
@@ -78,7 +99,8 @@ fn settings(root: &Table<'_>, expander: &Expander<'_>) -> (Settings, Vec<Expecta
     let servers = upstream::servers(mcp_table.as_ref(), !switched_off, expander);
     let mcp = upstream::mcp(mcp_table.as_ref(), &servers);
 
-    let mut policies = Policies::new(root.table("policies").as_ref(), &servers.known, mcp.empty_allow, expander.base);
+    let folder = (beside == Beside::Read).then(|| expander.base.join("policies"));
+    let mut policies = Policies::new(root.table("policies").as_ref(), &servers.known, mcp.empty_allow, folder);
     let bundles = identity::bundles(root.table("mcp_bundles").as_ref(), &servers.known);
     let usable: BTreeSet<_> = servers.usable.iter().map(|server| server.name.clone()).collect();
     let principals = identity::principals(root.table("principals").as_ref(), &bundles, &usable, &mut policies);

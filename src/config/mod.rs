@@ -18,5 +18,18 @@ mod upstream;
 mod tests;
 
 pub use error::{Color, Diagnostic, Diagnostics, Place, Severity, render};
-pub use load::{Loaded, Settings, load};
+pub use load::{Loaded, Settings, load, load_text};
 pub use policy::{ExpectationResult, check_policy_file};
+
+/// Reads the environment of the process, for `${env:NAME}`.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "config is the room that reads the environment")]
+pub fn process_env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Returns the whole environment, from which children inherit a short list [TRN-9].
+#[must_use]
+pub fn base_env() -> std::sync::Arc<[(std::ffi::OsString, std::ffi::OsString)]> {
+    std::env::vars_os().collect()
+}

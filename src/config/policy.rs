@@ -33,7 +33,8 @@ pub struct ExpectationResult {
 pub(super) struct Policies<'a> {
     known: &'a Known,
     empty_allow: EmptyAllow,
-    folder: PathBuf,
+    /// Where others may stand; `None`: nowhere.
+    folder: Option<PathBuf>,
     read: BTreeMap<String, Option<Arc<Profile>>>,
     pub(super) expectations: Vec<ExpectationResult>,
 }
@@ -52,15 +53,16 @@ impl ExpectationResult {
 
 impl<'a> Policies<'a> {
     /// Reads the policies of the file itself; others are looked for in `policies/` beside it.
-    pub(super) fn new(table: Option<&Table<'_>>, known: &'a Known, empty_allow: EmptyAllow, base: &Path) -> Self {
-        let mut policies =
-            Self { known, empty_allow, folder: base.join("policies"), read: BTreeMap::new(), expectations: Vec::new() };
+    pub(super) fn new(
+        table: Option<&Table<'_>>,
+        known: &'a Known,
+        empty_allow: EmptyAllow,
+        folder: Option<PathBuf>,
+    ) -> Self {
+        let mut policies = Self { known, empty_allow, folder, read: BTreeMap::new(), expectations: Vec::new() };
         for (name, value) in table.iter().flat_map(|table| table.entries()) {
             let profile = value.table().map(|table| policies.policy(name, &table));
-            if let (true, Some(table)) = (file_name(name), table)
-                && policies.path(name).symlink_metadata().is_ok()
-            {
-                let path = policies.path(name);
+            if let (Some(path), Some(table)) = (policies.path(name), table) {
                 table.key_error(name, format!("this policy is defined here and in {}", path.display()));
             }
             policies.read.insert(name.to_owned(), profile);
@@ -77,19 +79,21 @@ impl<'a> Policies<'a> {
         self.read.get(name).cloned().flatten().unwrap_or_else(|| Arc::new(Profile::deny_all()))
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}.toml"))
+    /// Finds the file of a policy.
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        let path = self.folder.as_ref().filter(|_| file_name(name))?.join(format!("{name}.toml"));
+        path.symlink_metadata().is_ok().then_some(path)
     }
 
     fn file(&mut self, name: &str, value: &Value<'_>) -> Option<Arc<Profile>> {
-        let path = self.path(name);
-        if !file_name(name) || path.symlink_metadata().is_err() {
+        let Some(path) = self.path(name) else {
             let names: Vec<_> = self.read.keys().map(String::as_str).collect();
             let near = super::reader::nearest(name, &names).map(|near| format!("did you mean '{near}'?"));
-            let help = near.unwrap_or_else(|| format!("add [policies.{name}], or the file {}", path.display()));
+            let help = near
+                .unwrap_or_else(|| format!("add [policies.{name}], or the file policies/{name}.toml beside this one"));
             value.error_help("there is no such policy", help);
             return None;
-        }
+        };
         let text = match read_text(&path) {
             Ok(text) => text,
             Err(why) => {

@@ -80,6 +80,27 @@ pub(super) struct Mcp {
 // === impl Known ===
 
 impl Known {
+    /// Reads the name of a server; `None` if it is wrong.
+    fn add(&mut self, table: &Table<'_>, slugs: &mut BTreeMap<String, UpstreamName>) -> Option<UpstreamName> {
+        let Some(value) = table.get("name") else {
+            table.error("a server needs a name");
+            return None;
+        };
+        let text = value.text()?;
+        let name = UpstreamName::new(text);
+        self.0.insert(text.to_owned(), name.clone().ok());
+        let name = name.map_err(|error| value.error(format!("server name '{}' {error}", text.escape_debug()))).ok()?;
+        let slug = name.slug();
+        if let Some(other) = slugs.insert(slug.clone(), name.clone()) {
+            value.error(if other == name {
+                format!("there are two servers '{name}'")
+            } else {
+                format!("servers '{other}' and '{name}' have the same slug '{slug}': choose another name")
+            });
+        }
+        Some(name)
+    }
+
     /// Finds a server by its configured name.
     pub(super) fn find(&self, name: &str) -> Option<&UpstreamName> {
         self.0.get(name)?.as_ref()
@@ -138,42 +159,30 @@ pub(super) fn servers(table: Option<&Table<'_>>, live: bool, expander: &Expander
     };
     for table in list.iter().filter_map(Value::table) {
         table.keys(keys::SERVER, keys::SERVER_LATER);
-        let Some(value) = table.get("name") else {
-            table.error("a server needs a name");
-            continue;
-        };
-        let Some(text) = value.text() else { continue };
-        let name = match UpstreamName::new(text) {
-            Ok(name) => Some(name),
-            Err(error) => {
-                value.error(format!("server name '{}' {error}", text.escape_debug()));
-                None
-            }
-        };
-        if let Some(name) = &name
-            && let Some(other) = slugs.insert(name.slug(), name.clone())
-        {
-            let slug = name.slug();
-            value.error(if other == *name {
-                format!("there are two servers '{name}'")
-            } else {
-                format!("servers '{other}' and '{name}' have the same slug '{slug}': choose another name")
-            });
-        }
-        servers.known.0.insert(text.to_owned(), name.clone());
+        let name = servers.known.add(&table, &mut slugs);
         let enabled = table.get("enabled").and_then(|value| value.flag()).unwrap_or(true);
         let required = table.get("required").and_then(|value| value.flag()).unwrap_or(false);
-        let mut entry = Entry { name: text, expander, live: live && enabled, required, missing: None };
+        let shown = name.as_ref().map_or("?", UpstreamName::as_str);
+        let mut entry = Entry { name: shown, expander, live: live && enabled, required, missing: None };
         let transport = entry.transport(&table);
-        let (Some(name), Some(transport)) = (name, transport) else { continue };
+        let usable = name.is_some() && transport.is_some();
+        // The rest is read also of a server that is wrong already, so that all of its problems come at once.
+        let Some(name) = name.clone().or_else(|| UpstreamName::new("unnamed").ok()) else { continue };
+        let transport = transport.unwrap_or_else(nowhere);
         let settings = entry.settings(&table, ServerSettings::new(name.clone(), transport));
         match entry.missing {
+            _ if !usable => {}
             Some(why) => servers.disabled.push((name, why)),
             None if entry.live => servers.usable.push(settings),
             None => {}
         }
     }
     servers
+}
+
+const fn nowhere() -> Transport {
+    let command = String::new();
+    Transport::Stdio { command, args: Vec::new(), env: Vec::new(), inherit_env: Vec::new(), cwd: None }
 }
 
 // === impl Entry ===

@@ -2,6 +2,24 @@
 //!
 //! Not for: deciding anything about a call. Invariant: `downstream` and `upstream` never meet.
 
+mod accept;
+mod answer;
+mod batch;
+mod body;
+mod credential;
+mod handshake;
+mod legacy;
+mod origin;
+mod post;
+mod respond;
+mod router;
+mod running;
+mod server;
 mod settings;
+mod stateless;
+mod stream;
+#[cfg(test)]
+mod tests;
 
-pub use settings::DownstreamSettings;
+pub use server::Downstream;
+pub use settings::{AccessLog, DownstreamSettings};

@@ -3,6 +3,16 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// Whether every request writes a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessLog {
+    /// Refusals alone.
+    #[default]
+    Off,
+    /// Every request.
+    On,
+}
+
 /// Settings of the MCP listener.
 #[derive(Clone, Debug)]
 pub struct DownstreamSettings {
@@ -31,6 +41,8 @@ pub struct DownstreamSettings {
     pub keep_alive: Duration,
     /// The most events queued for one stream.
     pub stream_events_max: usize,
+    /// Whether every request writes a line; a refusal always does.
+    pub access: AccessLog,
 }
 
 impl Default for DownstreamSettings {
@@ -48,6 +60,7 @@ impl Default for DownstreamSettings {
             session_idle: Duration::from_secs(1_800),
             keep_alive: Duration::from_secs(25),
             stream_events_max: 256,
+            access: AccessLog::Off,
         }
     }
 }

@@ -2,6 +2,21 @@
 //!
 //! Not for: sockets, headers, status codes, eras. Invariant: `gateway` never imports `downstream`.
 
+mod authorize;
+mod dispatch;
+mod identify;
+mod inspect;
+mod list;
+mod listen;
+mod pipeline;
+mod refresh;
+mod resolve;
 mod settings;
+mod snapshot;
+#[cfg(test)]
+mod tests;
 
+pub use identify::Identified;
+pub use pipeline::Gateway;
 pub use settings::{Auth, GatewaySettings, PrincipalSettings};
+pub use snapshot::Snapshot;

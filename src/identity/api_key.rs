@@ -37,6 +37,12 @@ impl ApiKeyHash {
         }
         Some(Self(hash))
     }
+
+    /// Writes 64 hexadecimal digits.
+    #[must_use]
+    pub fn to_hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 impl fmt::Debug for ApiKeyHash {

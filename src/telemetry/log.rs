@@ -27,8 +27,6 @@ pub struct LogSettings {
     pub level: String,
     /// How lines look.
     pub format: LogFormat,
-    /// One line per request.
-    pub access: bool,
 }
 
 /// Why the log could not be started.
@@ -46,7 +44,7 @@ pub enum InitError {
 
 impl Default for LogSettings {
     fn default() -> Self {
-        Self { level: "info".to_owned(), format: LogFormat::Auto, access: false }
+        Self { level: "info".to_owned(), format: LogFormat::Auto }
     }
 }
 
@@ -73,8 +71,11 @@ pub fn init(settings: &LogSettings) -> Result<(), InitError> {
         LogFormat::Json => false,
         LogFormat::Text => true,
     };
-    let started =
-        if text { registry.with(layer.with_ansi(terminal)).try_init() } else { registry.with(layer.json()).try_init() };
+    let started = if text {
+        registry.with(layer.with_ansi(terminal).with_target(false)).try_init()
+    } else {
+        registry.with(layer.json()).try_init()
+    };
     started.map_err(|_| InitError::AlreadyRunning)
 }
 

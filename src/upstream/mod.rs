@@ -3,7 +3,14 @@
 //! Not for: who may call what; only a [`crate::policy::Permitted`] call is sent for a client. Invariants: one server that
 //! is down, slow or hostile costs the others nothing; no client credential comes here.
 
+mod http;
 mod link;
+mod list;
+mod server;
+mod set;
 mod settings;
+mod stdio;
 
+pub use server::{Phase, Server, TargetStatus};
+pub use set::{SetError, TargetSet};
 pub use settings::{EraChoice, OnDown, ServerSettings, Transport};

@@ -10,8 +10,8 @@ mod version;
 
 pub use header::{HeaderError, decode_value, encode_value, name};
 pub use meta::{
-    CAPABILITIES_KEY, CLIENT_INFO_KEY, MetaError, RESERVED_PREFIX, RequestMeta, SERVER_INFO_KEY, SUBSCRIPTION_ID_KEY,
-    VERSION_KEY,
+    CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, MetaError, PROGRESS_TOKEN_KEY, RESERVED_PREFIX, RequestMeta,
+    SERVER_INFO_KEY, SUBSCRIPTION_ID_KEY, VERSION_KEY,
 };
 pub use method::{Direction, Method, MethodSpec, Target};
 pub use tool::{CallParams, HeaderParam, ParamValue, ToolDefinition, ToolError};

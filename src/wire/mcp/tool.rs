@@ -25,6 +25,8 @@ pub struct ToolDefinition {
     pub open_output_schema_at: Option<Range<usize>>,
     /// Whether there is an `inputSchema` that is an object.
     pub has_input_schema: bool,
+    /// Where the value of `inputSchema` lies, whatever it is.
+    pub input_schema_at: Option<Range<usize>>,
     /// The arguments that travel as headers, or why their annotations are invalid [R52].
     pub header_params: Result<Arc<[HeaderParam]>, String>,
 }
@@ -97,11 +99,22 @@ impl ToolDefinition {
         let execution_at = member_at(&raw, &members, "execution")?;
         let open = members.get("outputSchema")?.is_some_and(|schema| !is_object_schema(schema.get()));
         let open_output_schema_at = if open { member_at(&raw, &members, "outputSchema")? } else { None };
-        let schema = members.get("inputSchema")?.filter(|schema| schema.get().starts_with('{'));
+        let schema = members.get("inputSchema")?;
+        let input_schema_at = schema.map(|schema| json::range_in(&raw, schema.get()));
+        let schema = schema.filter(|schema| schema.get().starts_with('{'));
         let header_params = schema.map_or_else(|| Ok(Arc::default()), |schema| header_params(schema.get()));
         let has_input_schema = schema.is_some();
         drop(members);
-        Ok(Self { raw, name, name_at, execution_at, open_output_schema_at, has_input_schema, header_params })
+        Ok(Self {
+            raw,
+            name,
+            name_at,
+            execution_at,
+            open_output_schema_at,
+            has_input_schema,
+            input_schema_at,
+            header_params,
+        })
     }
 }
 

@@ -1,0 +1,80 @@
+//! Settings to a bound application: everything that can fail does so before the first accept.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::admin::Admin;
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::downstream::Downstream;
+use crate::gateway::Gateway;
+use crate::id::UpstreamName;
+use crate::net::{Listener, Slots};
+use crate::runtime::{Drain, Ready, Tasks};
+use crate::seal::SealError;
+use crate::upstream::{SetError, TargetSet};
+
+/// Probes need few connections.
+const ADMIN_CONNECTIONS: usize = 64;
+
+/// Why the application cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {0}: {1}")]
+    Bind(SocketAddr, std::io::Error),
+    /// The machine gives no randomness.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    /// A server's settings cannot be used.
+    #[error(transparent)]
+    Server(#[from] SetError),
+}
+
+/// The application before it runs.
+#[derive(Debug)]
+pub struct App;
+
+/// The application with its sockets bound; nothing is accepted yet.
+#[derive(Debug)]
+pub struct Bound {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) downstream: Downstream<Gateway>,
+    pub(super) admin: Admin,
+    pub(super) listeners: Vec<Listener>,
+    pub(super) admin_listeners: Vec<Listener>,
+    pub(super) targets: Arc<TargetSet>,
+    pub(super) granted: BTreeSet<UpstreamName>,
+    pub(super) tasks: Tasks,
+    pub(super) drain: Drain,
+    pub(super) ready: Ready,
+}
+
+impl App {
+    /// Builds and binds; needs a runtime.
+    ///
+    /// # Errors
+    /// [`AppError`].
+    pub fn build(settings: Settings, base_env: &Arc<[(OsString, OsString)]>) -> Result<Bound, AppError> {
+        let (tasks, drain, ready, clock) = (Tasks::new(), Drain::new(), Ready::new(), Clock::real());
+        let slots = Slots::new(settings.downstream.connections_max);
+        let listeners = bind(&settings.downstream.addresses, &slots)?;
+        let admin_listeners = bind(&settings.admin, &Slots::new(ADMIN_CONNECTIONS))?;
+        let granted = settings.gateway.principals.iter().flat_map(|one| one.granted.iter().cloned()).collect();
+        let targets = Arc::new(TargetSet::new(&settings.gateway.servers, &tasks, &clock, base_env)?);
+        let gateway = Gateway::new(settings.gateway, Arc::clone(&targets), &tasks, clock.clone())?;
+        let downstream =
+            Downstream::new(settings.downstream, Arc::clone(&gateway), tasks.clone(), drain.clone(), clock);
+        let admin = Admin::new(ready.clone(), drain.clone(), tasks.clone());
+        Ok(Bound { gateway, downstream, admin, listeners, admin_listeners, targets, granted, tasks, drain, ready })
+    }
+}
+
+fn bind(addresses: &[SocketAddr], slots: &Slots) -> Result<Vec<Listener>, AppError> {
+    addresses
+        .iter()
+        .map(|address| Listener::bind(*address, slots.clone()).map_err(|err| AppError::Bind(*address, err)))
+        .collect()
+}

@@ -1,0 +1,8 @@
+//! Wiring: builds everything, owns start and stop. The only room that knows both doors.
+//!
+//! Not for: arguments or files.
+
+mod build;
+mod serve;
+
+pub use build::{App, AppError, Bound};

@@ -1,0 +1,16 @@
+//! What exists: tools of all servers under their shown names, and what each audience may see of them. Pure.
+//!
+//! Not for: deciding who may see what (`policy`) or reading lists (`upstream`). Invariants: a name depends on its server
+//! and original alone; list and look-up read one table under one mask.
+
+mod mask;
+mod merge;
+mod name;
+mod page;
+mod view;
+
+pub use mask::Mask;
+pub use merge::{Catalog, Entry, HeaderRule, ServerTools, Warning};
+pub use name::{full_name, shown_name};
+pub use page::Cursor;
+pub use view::{Page, Scope, Shape, View};

@@ -1,0 +1,52 @@
+//! Arguments.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+
+/// A reverse proxy for the Model Context Protocol.
+#[derive(Debug, Parser)]
+#[command(name = "portcullis", version)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    pub(super) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// Check a configuration, and run its policies' expectations
+    Check(Check),
+    /// The demo's own server
+    #[command(hide = true)]
+    DemoServer(DemoServer),
+    /// Run the gateway
+    Serve(Serve),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Check {
+    /// The configuration
+    #[arg(long, default_value = "portcullis.toml")]
+    pub(super) config: PathBuf,
+    /// Check policy files on their own instead
+    #[arg(long, num_args = 1.., conflicts_with = "config")]
+    pub(super) policy: Vec<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct DemoServer {
+    /// Serve HTTP on this address instead of stdin and stdout
+    #[arg(long)]
+    pub(super) http: Option<SocketAddr>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Serve {
+    /// The configuration
+    #[arg(long, default_value = "portcullis.toml")]
+    pub(super) config: PathBuf,
+    /// Run a built-in server with two principals, and write nothing
+    #[arg(long, conflicts_with = "config")]
+    pub(super) demo: bool,
+}

@@ -1,0 +1,36 @@
+//! The command line: verbs, exit codes, and what a person reads [OPS-1].
+//!
+//! Not for: work. Data goes to stdout, talk to stderr.
+
+mod args;
+mod check;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Args, Verb};
+
+/// Something went wrong while running.
+const FAILURE: u8 = 1;
+/// The configuration is refused.
+const CONFIG_INVALID: u8 = 3;
+
+/// Runs the command line of the process.
+#[must_use]
+pub fn run() -> ExitCode {
+    let args = Args::parse();
+    match args.verb {
+        Verb::Check(check) => check::run(&check),
+        Verb::DemoServer(server) => serve::demo_server(&server),
+        Verb::Serve(serve) => serve::run(&serve),
+    }
+}
+
+/// Says something to a person.
+fn say(text: &str) {
+    use std::io::Write as _;
+    // A closed stderr is no reason to fail.
+    let _said = writeln!(std::io::stderr(), "{text}").is_ok();
+}

@@ -1,0 +1,119 @@
+//! `portcullis serve`, with its start block.
+
+use std::net::SocketAddr;
+use std::process::{ExitCode, Stdio};
+
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::app::App;
+use crate::clock::Clock;
+use crate::config::{self, Loaded};
+use crate::demo::{self, DemoError};
+use crate::runtime::{self, Tasks};
+use crate::telemetry;
+
+use super::args::{DemoServer, Serve};
+use super::check::tell;
+use super::{CONFIG_INVALID, FAILURE, say};
+
+pub(super) fn run(serve: &Serve) -> ExitCode {
+    let runtime = match runtime::build() {
+        Ok(runtime) => runtime,
+        Err(err) => return fail(&format!("no runtime: {err}")),
+    };
+    runtime.block_on(async {
+        if serve.demo {
+            return match start_demo().await {
+                Ok((loaded, _child)) => gateway(loaded, DEMO).await,
+                Err(err) => fail(&err.to_string()),
+            };
+        }
+        match config::load(&serve.config, &config::process_env) {
+            Ok(loaded) => {
+                tell(&loaded.warnings.clone().into());
+                gateway(loaded, "").await
+            }
+            Err(found) => {
+                tell(&found);
+                ExitCode::from(CONFIG_INVALID)
+            }
+        }
+    })
+}
+
+async fn gateway(loaded: Loaded, next: &str) -> ExitCode {
+    if let Err(err) = telemetry::init(&loaded.settings.log) {
+        return fail(&format!("log: {err}"));
+    }
+    let mut bound = match App::build(loaded.settings, &config::base_env()) {
+        Ok(bound) => bound,
+        Err(err) => return fail(&err.to_string()),
+    };
+    let list = |addresses: Vec<SocketAddr>, path: &str| {
+        addresses.iter().map(|address| format!("http://{address}{path}")).collect::<Vec<_>>().join(", ")
+    };
+    let (mcp, admin) = (list(bound.addresses(), "/mcp"), list(bound.admin_addresses(), "/readyz"));
+    bound.start();
+    let servers = bound.describe().await;
+    say(&format!("portcullis {}", env!("CARGO_PKG_VERSION")));
+    say(&format!("  MCP      {mcp}"));
+    say(&format!("  probes   {admin}"));
+    for server in servers {
+        say(&format!("  server   {server}"));
+    }
+    say(next);
+    match bound.wait().await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => fail("stopped before everything had finished"),
+        Err(err) => fail(&format!("signals: {err}")),
+    }
+}
+
+/// Starts the demo's HTTP server as a child of this binary; it ends when its stdin does, so with this process.
+async fn start_demo() -> Result<(Loaded, Child), DemoError> {
+    let program = std::env::current_exe()?;
+    let mut child = Command::new(&program)
+        .args(["demo-server", "--http", "127.0.0.1:0"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let stdout = child.stdout.take().ok_or_else(|| std::io::Error::other("no pipe"))?;
+    let url = BufReader::new(stdout).lines().next_line().await?.unwrap_or_default();
+    Ok((demo::settings(&program, &url)?, child))
+}
+
+pub(super) fn demo_server(server: &DemoServer) -> ExitCode {
+    let runtime = match runtime::build() {
+        Ok(runtime) => runtime,
+        Err(err) => return fail(&format!("no runtime: {err}")),
+    };
+    let served = match server.http {
+        Some(address) => runtime.block_on(demo::serve_http(address, Clock::real(), Tasks::new())),
+        None => runtime.block_on(demo::serve_stdio(Clock::real())),
+    };
+    // A read of stdin cannot be cancelled, so the runtime is not waited for.
+    runtime.shutdown_background();
+    served.map_or_else(|err| fail(&err.to_string()), |()| ExitCode::SUCCESS)
+}
+
+fn fail(words: &str) -> ExitCode {
+    say(&format!("error: {words}"));
+    ExitCode::from(FAILURE)
+}
+
+/// What to try next, for `serve --demo`.
+const DEMO: &str = r#"
+  Try it as alice, then as bob (Bearer demo-bob), who sees less:
+
+  curl -s http://127.0.0.1:7800/mcp -H 'Authorization: Bearer demo-alice' \
+    -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
+    -H 'MCP-Protocol-Version: 2026-07-28' -H 'Mcp-Method: tools/list' \
+    -d '{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}'
+
+  curl -s http://127.0.0.1:7800/mcp -H 'Authorization: Bearer demo-bob' \
+    -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
+    -H 'MCP-Protocol-Version: 2026-07-28' -H 'Mcp-Method: tools/call' -H 'Mcp-Name: demo__add' \
+    -d '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"demo__add","arguments":{"a":2,"b":3},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}'
+"#;

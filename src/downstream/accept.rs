@@ -1,0 +1,66 @@
+//! What a client can take (`Accept`) and what it sent (`Content-Type`) [FC-HTP-10, FC-HTP-11].
+
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE};
+
+/// The forms of an answer that a client can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Take {
+    /// Both.
+    Any,
+    /// JSON alone.
+    Json,
+    /// An event stream alone.
+    Events,
+    /// Neither.
+    Nothing,
+}
+
+// === impl Take ===
+
+impl Take {
+    /// Reads all `Accept` lines; none at all means anything.
+    pub(super) fn read(headers: &HeaderMap) -> Self {
+        let (mut json, mut events, mut stated) = (false, false, false);
+        for line in headers.get_all(ACCEPT) {
+            for range in line.to_str().unwrap_or_default().split(',') {
+                let mut parts = range.split(';').map(str::trim);
+                let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+                if kind.is_empty() {
+                    continue;
+                }
+                stated = true;
+                if parts.any(refuses) {
+                    continue;
+                }
+                json |= matches!(kind.as_str(), "*/*" | "application/*" | "application/json");
+                events |= matches!(kind.as_str(), "*/*" | "text/*" | "text/event-stream");
+            }
+        }
+        match (json, events) {
+            _ if !stated => Self::Any,
+            (true, true) => Self::Any,
+            (true, false) => Self::Json,
+            (false, true) => Self::Events,
+            (false, false) => Self::Nothing,
+        }
+    }
+
+    /// Says whether an event stream can be taken.
+    pub(super) const fn events(self) -> bool {
+        matches!(self, Self::Any | Self::Events)
+    }
+}
+
+/// Says whether a parameter is a weight of zero.
+fn refuses(parameter: &str) -> bool {
+    let weight = parameter.split_once('=').filter(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
+    weight.is_some_and(|(_, weight)| weight.trim().parse::<f32>().is_ok_and(|weight| weight <= 0.0))
+}
+
+/// Says whether a body may be JSON: it says so, or says nothing.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    let Some(kind) = headers.get(CONTENT_TYPE) else { return true };
+    let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/json")
+}

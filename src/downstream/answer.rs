@@ -1,0 +1,324 @@
+//! Outcomes and events as the client that asked must read them; and the choice between JSON and an event stream.
+//!
+//! Invariant: no head is sent before the first thing for the client is known, or the silence is long enough that a
+//! stream must begin [R23, design §12].
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use tokio::pin;
+
+use crate::exchange::{Answer, Event, Handler, Outcome, ReasonCode, Reject, RejectKind, ToolsPage};
+use crate::id::PrincipalId;
+use crate::wire::bridge::{ClientSide, lift_error, lift_result, server_info};
+use crate::wire::json;
+use crate::wire::jsonrpc::{Payload, RequestId, Response as RpcResponse};
+use crate::wire::mcp::{Era, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY};
+
+use super::accept::Take;
+use super::body::Body;
+use super::respond::{Fault, Refusal, bare, json_response, status_of};
+use super::running::Running;
+use super::server::Door;
+use super::stream::{self, Events};
+
+/// The severities of RFC 5424 in MCP's spelling, least first.
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// What the gateway can do for a client; the handlers serve exactly this [R32].
+pub(super) const CAPABILITIES: &str = r#"{"tools":{"listChanged":true}}"#;
+
+/// Who asked, and what its answers must look like.
+#[derive(Clone, Debug)]
+pub(super) struct Asker {
+    /// The client's era.
+    pub(super) era: Era,
+    /// The request's id; a legacy GET has none.
+    pub(super) id: Option<RequestId>,
+    /// For the log.
+    pub(super) principal: PrincipalId,
+    /// For the log.
+    pub(super) method: &'static str,
+    /// From which severity on a stateless client wants logs.
+    pub(super) log: Log,
+    /// What a stateless client declared with this request.
+    pub(super) capabilities: Bytes,
+}
+
+/// Which of a server's logs a client gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Log {
+    /// All.
+    All,
+    /// From this place in [`LEVELS`] on.
+    From(usize),
+    /// None.
+    Nothing,
+}
+
+/// An outcome, spelled.
+#[derive(Debug)]
+pub(super) struct Rendered {
+    /// The status, as long as no other has been sent.
+    pub(super) status: StatusCode,
+    /// The JSON text in parts.
+    pub(super) parts: Vec<Bytes>,
+    /// One header beyond the usual.
+    pub(super) header: Option<Box<(HeaderName, HeaderValue)>>,
+}
+
+// === impl Log ===
+
+impl Log {
+    /// Reads `logLevel` of a stateless request; `None` if it names no severity.
+    pub(super) fn read(level: Option<&Bytes>) -> Option<Self> {
+        let Some(level) = level else { return Some(Self::Nothing) };
+        let level: String = serde_json::from_slice(level).ok()?;
+        LEVELS.iter().position(|name| *name == level).map(Self::From)
+    }
+
+    fn takes(self, notification: &[u8]) -> bool {
+        match self {
+            Self::All => true,
+            Self::Nothing => false,
+            Self::From(least) => severity(notification).is_some_and(|level| level >= least),
+        }
+    }
+}
+
+fn severity(notification: &[u8]) -> Option<usize> {
+    let params = json::members(notification).ok()?.get("params").ok()??;
+    let level = json::members(params.get().as_bytes()).ok()?.get("level").ok()??;
+    let level = json::text(level)?;
+    LEVELS.iter().position(|name| *name == level)
+}
+
+// === impl Rendered ===
+
+impl Rendered {
+    /// Wraps a result's text.
+    pub(super) fn result(id: &RequestId, result: &str) -> Self {
+        let raw = RpcResponse::with_result(id, result.as_bytes()).raw;
+        Self { status: StatusCode::OK, parts: vec![raw], header: None }
+    }
+
+    /// Spells a refusal.
+    pub(super) fn refusal(refusal: Refusal, id: Option<&RequestId>) -> Self {
+        Self { status: refusal.status, parts: vec![refusal.spell(id)], header: refusal.header }
+    }
+
+    /// Makes the response: JSON, unless the client can take an event stream alone.
+    pub(super) fn respond(self, take: Take, guards: Vec<Box<dyn Send>>) -> Response<Body> {
+        let mut response = if take == Take::Events && self.status == StatusCode::OK {
+            stream::respond(Body::parts(stream::event(&self.parts), guards))
+        } else {
+            json_response(self.status, self.parts, guards)
+        };
+        if let Some((name, value)) = self.header.map(|header| *header) {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}
+
+// === impl Asker ===
+
+impl Asker {
+    /// Spells an outcome.
+    pub(super) fn render(&self, outcome: Outcome) -> Rendered {
+        let Some(id) = &self.id else { return self.refuse(Refusal::from(Fault::Method)) };
+        match outcome {
+            Ok(Answer::Discovery(discovery)) => Rendered::result(id, &discovered(discovery.instructions.as_deref())),
+            Ok(Answer::Ended) => Rendered::result(id, &ended(id, self.era)),
+            Ok(Answer::Tools(page)) => {
+                Rendered { status: StatusCode::OK, parts: tools(id, page, self.era), header: None }
+            }
+            Ok(Answer::Upstream { response, era }) => self.lift(id, &response, era),
+            Err(reject) => self.refuse(Refusal::of_reject(reject, self.era)),
+        }
+    }
+
+    /// Writes the refusal's line and spells it.
+    pub(super) fn refuse(&self, refusal: Refusal) -> Rendered {
+        log_refusal(&refusal, Some(&self.principal), self.method);
+        Rendered::refusal(refusal, self.id.as_ref())
+    }
+
+    fn lift(&self, id: &RequestId, response: &RpcResponse, from: Era) -> Rendered {
+        let info = server_info();
+        let client = ClientSide { era: self.era, id, server_info: &info };
+        let lifted = match &response.payload {
+            Payload::Result(_) => lift_result(response, from, &client).map(|raw| (StatusCode::OK, raw)),
+            Payload::Error(_) => {
+                lift_error(response, &client, self.lacks(response)).map(|(code, raw)| (status_of(code, self.era), raw))
+            }
+        };
+        match lifted {
+            Ok((status, raw)) => Rendered { status, parts: vec![raw], header: None },
+            Err(refusal) => self.refuse(Refusal::internal(refusal.to_string())),
+        }
+    }
+
+    /// Says whether the client did not declare what a server's -32021 asks for [R64].
+    fn lacks(&self, response: &RpcResponse) -> bool {
+        let Some(error) = response.error() else { return false };
+        let Ok(error) = json::members(&error) else { return false };
+        let Ok(Some(data)) = error.get("data") else { return false };
+        let Ok(data) = json::members(data.get().as_bytes()) else { return false };
+        let Ok(Some(required)) = data.get("requiredCapabilities") else { return false };
+        let Ok(required) = json::members(required.get().as_bytes()) else { return false };
+        let Ok(declared) = json::members(&self.capabilities) else { return false };
+        required.iter().any(|(key, _)| !declared.iter().any(|(name, _)| name == key))
+    }
+
+    /// Spells an event on the way; `None` if this client must not get it.
+    pub(super) fn message(&self, event: Event) -> Option<Bytes> {
+        match event {
+            Event::Done(_) => None,
+            Event::Log(raw) => self.log.takes(&raw).then_some(raw),
+            Event::Progress(raw) => Some(raw),
+            Event::ToolsChanged => Some(self.tools_changed()),
+        }
+    }
+
+    fn tools_changed(&self) -> Bytes {
+        match (self.era, &self.id) {
+            (Era::Stateless, Some(id)) => {
+                notification("notifications/tools/list_changed", &format!("{{{}}}", subscription(id)))
+            }
+            (Era::Stateless | Era::Legacy, _) => {
+                Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#)
+            }
+        }
+    }
+
+    /// Spells the last message of a listen that we end; other streams just end.
+    pub(super) fn farewell(&self) -> Option<Bytes> {
+        let id = self.id.as_ref().filter(|_| self.method == "subscriptions/listen")?;
+        Some(RpcResponse::with_result(id, ended(id, self.era).as_bytes()).raw)
+    }
+}
+
+/// Writes the one line of a refusal.
+pub(super) fn log_refusal(refusal: &Refusal, principal: Option<&PrincipalId>, method: &str) {
+    tracing::info!(
+        principal = principal.map_or("-", PrincipalId::as_str),
+        method,
+        status = refusal.status.as_u16(),
+        code = refusal.code.0,
+        reason = ?refusal.reason,
+        detail = %refusal.detail,
+        "refused"
+    );
+}
+
+/// Spells a notification.
+pub(super) fn notification(method: &str, params: &str) -> Bytes {
+    Bytes::from(format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#))
+}
+
+/// Spells the member `_meta` with the id of a subscription, in that id's JSON type.
+pub(super) fn subscription(id: &RequestId) -> String {
+    format!(r#""_meta":{{"{SUBSCRIPTION_ID_KEY}":{}}}"#, String::from_utf8_lossy(id.raw()))
+}
+
+fn server_meta() -> String {
+    format!(r#""{SERVER_INFO_KEY}":{}"#, String::from_utf8_lossy(&server_info()))
+}
+
+fn ended(id: &RequestId, era: Era) -> String {
+    match era {
+        Era::Legacy => "{}".to_owned(),
+        Era::Stateless => format!(
+            r#"{{"resultType":"complete","_meta":{{"{SUBSCRIPTION_ID_KEY}":{},{}}}}}"#,
+            String::from_utf8_lossy(id.raw()),
+            server_meta()
+        ),
+    }
+}
+
+fn discovered(instructions: Option<&str>) -> String {
+    let instructions = instructions.map(member_instructions).unwrap_or_default();
+    format!(
+        r#"{{"resultType":"complete","supportedVersions":["{STATELESS_LATEST}"],"capabilities":{CAPABILITIES},{instructions}"ttlMs":0,"cacheScope":"private","_meta":{{{}}}}}"#,
+        server_meta()
+    )
+}
+
+/// Spells `"instructions":…,`.
+pub(super) fn member_instructions(text: &str) -> String {
+    format!(r#""instructions":{},"#, String::from_utf8_lossy(&json::quoted(text)))
+}
+
+fn tools(id: &RequestId, page: ToolsPage, era: Era) -> Vec<Bytes> {
+    let kind = if era == Era::Stateless { r#""resultType":"complete","# } else { "" };
+    let head = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{{kind}"tools":"#, String::from_utf8_lossy(id.raw()));
+    let mut tail = String::new();
+    if let Some(cursor) = &page.next_cursor {
+        tail.push_str(&format!(r#","nextCursor":{}"#, String::from_utf8_lossy(&json::quoted(cursor))));
+    }
+    if era == Era::Stateless {
+        let scope = if page.private { "private" } else { "public" };
+        let meta = server_meta();
+        tail.push_str(&format!(r#","ttlMs":{},"cacheScope":"{scope}","_meta":{{{meta}}}"#, page.ttl_ms));
+    }
+    tail.push_str("}}");
+    vec![Bytes::from(head), page.tools, Bytes::from(tail)]
+}
+
+// === impl Door ===
+
+impl<H: Handler> Door<H> {
+    /// Answers a POST with what the hall says.
+    pub(super) async fn answer(&self, mut running: Running, asker: Asker, take: Take) -> Response<Body> {
+        let keep_alive = self.settings.keep_alive;
+        let silence = tokio::time::sleep(keep_alive);
+        pin!(silence);
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = running.next() => event,
+                () = silence.as_mut(), if take.events() => {
+                    return Events::new(running, asker, keep_alive).with_comment().respond();
+                }
+            };
+            match event {
+                None => return bare(StatusCode::ACCEPTED),
+                Some(Event::Done(outcome)) => {
+                    let rendered = asker.render(outcome);
+                    return rendered.respond(take, running.take_guards());
+                }
+                Some(event) if take.events() => {
+                    if let Some(message) = asker.message(event) {
+                        return Events::new(running, asker, keep_alive).with_message(&[message]).respond();
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Answers with a stream at once, unless the hall refuses at once; `first` is what the stream begins with.
+    pub(super) async fn stream(&self, mut running: Running, asker: Asker, first: Option<Bytes>) -> Response<Body> {
+        let early = tokio::select! {
+            biased;
+            event = running.next() => Some(event),
+            () = std::future::ready(()) => None,
+        };
+        let mut messages: Vec<Bytes> = first.into_iter().collect();
+        match early {
+            Some(Some(Event::Done(Err(reject)))) => {
+                return asker.refuse(Refusal::of_reject(reject, asker.era)).respond(Take::Any, running.take_guards());
+            }
+            Some(Some(Event::Done(Ok(_))) | None) => messages.extend(asker.farewell()),
+            Some(Some(event)) => messages.extend(asker.message(event)),
+            None => {}
+        }
+        let events = Events::new(running, asker, self.settings.keep_alive);
+        messages.into_iter().fold(events, |events, message| events.with_message(&[message])).respond()
+    }
+}
+
+/// Makes the reject for params that cannot be read.
+pub(super) fn invalid(words: impl Into<std::borrow::Cow<'static, str>>) -> Reject {
+    Reject::client(RejectKind::InvalidParams, words, ReasonCode::BadRequest)
+}

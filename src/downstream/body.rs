@@ -1,0 +1,121 @@
+//! Bodies: a request's, read up to its cap, and a response's, in parts or as a stream of events.
+//!
+//! Invariants: no more than the cap is ever held; a reply's guards live until the body is dropped.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
+
+use super::respond::Fault;
+use super::stream::Events;
+
+/// How long a client may pause within its body.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How much is set aside on a client's mere word.
+const CLAIM_MAX: usize = 1 << 20;
+
+/// What a response carries.
+pub(super) enum Body {
+    /// Parts whose length is known.
+    Parts {
+        /// What is yet to be sent.
+        parts: VecDeque<Bytes>,
+        /// Held until the last part is handed over.
+        guards: Vec<Box<dyn Send>>,
+    },
+    /// A stream of events.
+    Events(Box<Events>),
+}
+
+// === impl Body ===
+
+impl Body {
+    /// Makes a body without bytes.
+    pub(super) fn empty() -> Self {
+        Self::parts(Vec::new(), Vec::new())
+    }
+
+    /// Makes a body of parts.
+    pub(super) fn parts(parts: Vec<Bytes>, guards: Vec<Box<dyn Send>>) -> Self {
+        Self::Parts { parts: parts.into_iter().filter(|part| !part.is_empty()).collect(), guards }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = match self.get_mut() {
+            Self::Parts { parts, .. } => Poll::Ready(parts.pop_front()),
+            Self::Events(events) => events.poll_bytes(cx),
+        };
+        next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Parts { parts, .. } => parts.is_empty(),
+            Self::Events(events) => events.is_over(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Parts { parts, .. } => {
+                SizeHint::with_exact(parts.iter().map(|part| u64::try_from(part.len()).unwrap_or(u64::MAX)).sum())
+            }
+            Self::Events(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Parts { parts, guards } => write!(f, "Parts({}, {} guards)", parts.len(), guards.len()),
+            Self::Events(_) => f.write_str("Events"),
+        }
+    }
+}
+
+/// Reads a request's body. One that says it is over the cap is not read at all.
+///
+/// # Errors
+/// [`Fault`]: over the cap, too slow, or broken off.
+pub(super) async fn read<B>(mut body: B, bytes_max: usize) -> Result<Bytes, Fault>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    let claimed = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if claimed > bytes_max {
+        return Err(Fault::BodyTooLarge);
+    }
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    loop {
+        let frame = tokio::time::timeout(PAUSE_MAX, body.frame()).await.map_err(|_| Fault::BodySlow)?;
+        let Some(frame) = frame else { break };
+        let Ok(data) = frame.map_err(|_| Fault::BodyBroken)?.into_data() else { continue };
+        if first.len() + rest.len() + data.len() > bytes_max {
+            return Err(Fault::BodyTooLarge);
+        }
+        if first.is_empty() && rest.is_empty() {
+            first = data;
+            continue;
+        }
+        if rest.is_empty() {
+            rest.reserve(claimed.clamp(first.len() + data.len(), CLAIM_MAX.max(first.len() + data.len())));
+            rest.extend_from_slice(&std::mem::take(&mut first));
+        }
+        rest.extend_from_slice(&data);
+    }
+    Ok(if rest.is_empty() { first } else { rest.freeze() })
+}

@@ -1,0 +1,85 @@
+//! What a client presents, from its headers alone [AUT-1, POL-16].
+//!
+//! Not for: judging it (`identity`). Invariant: present but malformed is never taken for absent.
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::identity::Credential;
+use crate::secret::Secret;
+
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Reads `Authorization: Bearer` and `x-api-key`; both may be there if they say the same.
+pub(super) fn read(headers: &HeaderMap) -> Credential {
+    let bearer = one(headers, &AUTHORIZATION).map(|value| value.map(|value| bearer(&value)));
+    let key = one(headers, &API_KEY);
+    match (bearer, key) {
+        (Ok(None), Ok(None)) => Credential::None,
+        (Ok(Some(Some(token))), Ok(None)) | (Ok(None), Ok(Some(token))) => Credential::ApiKey(token),
+        (Ok(Some(Some(token))), Ok(Some(key))) if token == key => Credential::ApiKey(token),
+        (Ok(_) | Err(_), Ok(_) | Err(_)) => Credential::Malformed,
+    }
+}
+
+struct Unreadable;
+
+fn one(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Secret<String>>, Unreadable> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => text(value).filter(|text| !text.expose().is_empty()).map(Some).ok_or(Unreadable),
+        (Some(_), Some(_)) => Err(Unreadable),
+    }
+}
+
+fn text(value: &HeaderValue) -> Option<Secret<String>> {
+    std::str::from_utf8(value.as_bytes()).ok().map(|text| Secret::new(text.trim_matches([' ', '\t']).to_owned()))
+}
+
+fn bearer(value: &Secret<String>) -> Option<Secret<String>> {
+    let (scheme, token) = value.expose().split_once(' ')?;
+    let token = token.trim_matches([' ', '\t']);
+    let good = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && !token.contains([' ', '\t', ',']);
+    good.then(|| Secret::new(token.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderName, HeaderValue};
+
+    use super::read;
+    use crate::identity::Credential;
+    use crate::secret::Secret;
+
+    #[test]
+    fn present_but_malformed_is_not_absent() {
+        let key = |text: &str| Credential::ApiKey(Secret::new(text.to_owned()));
+        let (auth, api) = ("authorization", "x-api-key");
+        let cases: [(&[(&str, &str)], Credential); 16] = [
+            (&[], Credential::None),
+            (&[(auth, "Bearer k")], key("k")),
+            (&[(auth, "bEARER   k ")], key("k")),
+            (&[(api, "k 1")], key("k 1")),
+            (&[(auth, "Bearer k"), (api, "k")], key("k")),
+            (&[(auth, "Bearer k"), (api, "l")], Credential::Malformed),
+            (&[(auth, "Bearer k"), (api, "")], Credential::Malformed),
+            (&[(auth, "Bearer k"), (auth, "Bearer k")], Credential::Malformed),
+            (&[(api, "k"), (api, "k")], Credential::Malformed),
+            (&[(auth, "")], Credential::Malformed),
+            (&[(auth, "Bearer")], Credential::Malformed),
+            (&[(auth, "Bearer ")], Credential::Malformed),
+            (&[(auth, "Bearer a b")], Credential::Malformed),
+            (&[(auth, "Basic YTpi")], Credential::Malformed),
+            (&[(auth, "Basic YTpi"), (api, "k")], Credential::Malformed),
+            (&[(api, "")], Credential::Malformed),
+        ];
+        for (fields, expected) in cases {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+            }
+            assert_eq!(read(&headers), expected, "{fields:?}");
+        }
+    }
+}

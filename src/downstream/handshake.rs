@@ -1,0 +1,107 @@
+//! `initialize`: agrees on a version and opens a session [R33, FC-CLI-02, FC-SES-02].
+
+use bytes::Bytes;
+use http::{HeaderValue, Response};
+use tokio_util::sync::CancellationToken;
+
+use crate::exchange::{
+    Answer, Call, Caller as _, ClientFacts, Event, Exchange, Handler, Owner, OwnerKey, ReasonCode, Reject, RejectKind,
+    Told,
+};
+use crate::session::{NewSession, SessionError};
+use crate::wire::bridge::server_info;
+use crate::wire::json;
+use crate::wire::jsonrpc::Request;
+use crate::wire::mcp::{Era, ProtocolVersion, name};
+
+use super::answer::{CAPABILITIES, Rendered, invalid, member_instructions};
+use super::body::Body;
+use super::post::Visit;
+use super::respond::{Fault, Refusal};
+use super::running::Running;
+use super::server::Door;
+
+// === impl Door ===
+
+impl<H: Handler> Door<H> {
+    /// Answers `initialize`. A session id on it is stale and ignored.
+    pub(super) async fn initialize(&self, visit: &Visit<H::Caller>, request: &Request) -> Response<Body> {
+        match self.open(visit, request).await {
+            Ok(response) => response,
+            Err(refusal) => visit.refuse(refusal, Some(request.id.clone())),
+        }
+    }
+
+    async fn open(&self, visit: &Visit<H::Caller>, request: &Request) -> Result<Response<Body>, Refusal> {
+        let rejected = |reject| Refusal::of_reject(reject, Era::Legacy);
+        if self.drain.is_draining() {
+            return Err(Fault::Draining.into());
+        }
+        let client = facts(request.params.as_ref()).map_err(|words| rejected(invalid(words)))?;
+        let version = client.version;
+        let exchange = Exchange {
+            endpoint: visit.endpoint.clone(),
+            client: client.clone(),
+            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: CancellationToken::new() },
+            call: Call::Discover,
+            cancel: CancellationToken::new(),
+        };
+        let mut running = Running::new(self.handler.call(visit.caller.clone(), exchange));
+        let instructions = loop {
+            match running.next().await {
+                Some(Event::Done(Ok(Answer::Discovery(found)))) => break found.instructions,
+                Some(Event::Done(Ok(Answer::Ended | Answer::Tools(_) | Answer::Upstream { .. }))) | None => break None,
+                Some(Event::Done(Err(reject))) => return Err(rejected(reject)),
+                Some(Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => {}
+            }
+        };
+        let told = Told::new(visit.caller.seen(&visit.endpoint));
+        let (principal, endpoint) = (visit.principal.clone(), visit.endpoint.clone());
+        let session = self
+            .sessions
+            .create(NewSession { principal, endpoint, client, told })
+            .map_err(|err| rejected(no_session(err)))?;
+        let instructions = instructions.as_deref().map(member_instructions).unwrap_or_default();
+        let info = server_info();
+        let info = String::from_utf8_lossy(&info);
+        let result = format!(
+            r#"{{"protocolVersion":"{version}","capabilities":{CAPABILITIES},{instructions}"serverInfo":{info}}}"#
+        );
+        let mut response = Rendered::result(&request.id, &result).respond(visit.take, Vec::new());
+        // base64url is always a header value.
+        if let Ok(id) = HeaderValue::from_str(session.id.as_str()) {
+            response.headers_mut().insert(name::SESSION_ID, id);
+        }
+        Ok(response)
+    }
+}
+
+fn no_session(err: SessionError) -> Reject {
+    match err {
+        SessionError::Random => Reject::upstream(RejectKind::Upstream, "No session can be opened", err.to_string()),
+        SessionError::TooMany | SessionError::TooManyOfPrincipal => {
+            Reject::client(RejectKind::TooMany, "Too many sessions", ReasonCode::OverLimit).with_detail(err.to_string())
+        }
+    }
+}
+
+/// Reads what a client says of itself; a version that is no string counts as none [FC-CLI-02].
+fn facts(params: Option<&Bytes>) -> Result<ClientFacts, String> {
+    let empty = Bytes::from_static(b"{}");
+    let params = params.unwrap_or(&empty);
+    let members = json::members(params).map_err(|err| err.to_string())?;
+    let get = |key| members.get(key).map_err(|err| err.to_string());
+    let slice = |value: &serde_json::value::RawValue| params.slice_ref(value.get().as_bytes());
+    let requested = get("protocolVersion")?.and_then(json::text);
+    let capabilities = get("capabilities")?.map(slice).filter(|value| value.first() == Some(&b'{'));
+    Ok(ClientFacts {
+        version: ProtocolVersion::negotiate(requested.as_deref()),
+        info: get("clientInfo")?.map(slice).filter(|value| value.first() == Some(&b'{')).as_ref().map(own),
+        capabilities: capabilities.as_ref().map_or(Bytes::from_static(b"{}"), own),
+    })
+}
+
+/// Copies a slice, so that a session does not hold the whole request.
+fn own(part: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(part)
+}

@@ -1,0 +1,221 @@
+//! Requests of a legacy session: 2024-11-05 to 2025-11-25 [R35-R46].
+//!
+//! Invariants: a method's error is never a 404 here [R39]; a call outlives its connection [R45].
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use std::sync::Arc;
+
+use crate::exchange::{Call, Exchange, Handler, Listen, ToolCall};
+use crate::id::SessionId;
+use crate::session::Session;
+use crate::wire::json;
+use crate::wire::jsonrpc::{Message, Notification, Request, RequestId};
+use crate::wire::mcp::{Era, Method, ProtocolVersion, RequestMeta, name};
+
+use super::answer::{Asker, Rendered, invalid};
+use super::body::Body;
+use super::post::{Single, Visit, label};
+use super::respond::{Fault, Refusal, bare};
+use super::running::{Running, Survive};
+use super::server::Door;
+use super::stateless::{call_params, cursor_of};
+
+/// What became of a request.
+pub(super) enum Begun {
+    /// It is answered.
+    Answered(Rendered),
+    /// The hall has it.
+    Calling(Running, Asker),
+}
+
+// === impl Door ===
+
+impl<H: Handler> Door<H> {
+    /// Answers a message of a legacy session.
+    pub(super) async fn legacy(&self, visit: &Visit<H::Caller>, message: Message, meta: RequestMeta) -> Response<Body> {
+        let id = match &message {
+            Message::Request(request) => Some(request.id.clone()),
+            Message::Notification(_) | Message::Response(_) => None,
+        };
+        let session = match self.session(visit) {
+            Ok(session) => session,
+            Err(fault) => return visit.refuse(fault, id),
+        };
+        match message {
+            Message::Request(request) => match self.begin(visit, &session, request, meta) {
+                Begun::Answered(rendered) => rendered.respond(visit.take, Vec::new()),
+                Begun::Calling(running, asker) => self.answer(running, asker, visit.take).await,
+            },
+            Message::Notification(notification) => {
+                note(&session, &notification);
+                bare(StatusCode::ACCEPTED)
+            }
+            Message::Response(_) => bare(StatusCode::ACCEPTED),
+        }
+    }
+
+    /// Finds the session that the headers name.
+    ///
+    /// # Errors
+    /// [`Fault`]: no id, not found, or a version no legacy session speaks.
+    pub(super) fn session(&self, visit: &Visit<H::Caller>) -> Result<Arc<Session>, Fault> {
+        let id = match visit.header(name::SESSION_ID) {
+            Single::Value(id) if !id.is_empty() => SessionId::new(id),
+            Single::Absent | Single::Bad | Single::Value(_) => return Err(Fault::SessionMissing),
+        };
+        let session = self.sessions.get(&id, &visit.principal, &visit.endpoint).ok_or(Fault::SessionUnknown)?;
+        match visit.header(name::PROTOCOL_VERSION) {
+            Single::Absent => Ok(session),
+            Single::Value(version)
+                if ProtocolVersion::from_text(version).is_some_and(|version| version.era() == Era::Legacy) =>
+            {
+                Ok(session)
+            }
+            Single::Bad | Single::Value(_) => Err(Fault::LegacyVersion),
+        }
+    }
+
+    /// Begins a request of a session.
+    pub(super) fn begin(
+        &self,
+        visit: &Visit<H::Caller>,
+        session: &Arc<Session>,
+        request: Request,
+        meta: RequestMeta,
+    ) -> Begun {
+        let asker = Asker { method: label(&request.method), ..visit.legacy_asker(Some(request.id.clone())) };
+        match self.call_of(session, request, meta) {
+            Ok(Some(call)) => self.dispatch_legacy(visit, session, call, asker),
+            Ok(None) => Begun::Answered(match &asker.id {
+                Some(id) => Rendered::result(id, "{}"),
+                None => asker.refuse(Fault::Method.into()),
+            }),
+            Err(refusal) => Begun::Answered(asker.refuse(refusal)),
+        }
+    }
+
+    /// Reads what is asked; `None` for a ping, which needs no hall.
+    fn call_of(&self, session: &Session, request: Request, meta: RequestMeta) -> Result<Option<Call>, Refusal> {
+        let rejected = |reject| Refusal::of_reject(reject, Era::Legacy);
+        let call = match Method::from_name(&request.method) {
+            Some(Method::Ping) => return Ok(None),
+            Some(Method::ToolsList) => {
+                let cursor = cursor_of(request.params.as_ref()).map_err(rejected)?;
+                Call::ListTools { cursor, told: session.told.clone() }
+            }
+            Some(Method::ToolsCall) => {
+                let params = call_params(&request).map_err(|(_, words)| rejected(invalid(words)))?;
+                Call::CallTool(Box::new(ToolCall { request, params, meta, param_headers: None }))
+            }
+            Some(
+                Method::CompletionComplete
+                | Method::Discover
+                | Method::Initialize
+                | Method::LoggingSetLevel
+                | Method::PromptsGet
+                | Method::PromptsList
+                | Method::ResourcesList
+                | Method::ResourcesRead
+                | Method::ResourcesSubscribe
+                | Method::ResourcesTemplatesList
+                | Method::ResourcesUnsubscribe
+                | Method::SubscriptionsListen,
+            )
+            | None => return Err(Refusal { status: StatusCode::OK, ..Fault::Method.into() }),
+        };
+        if self.drain.is_draining() { Err(Fault::Draining.into()) } else { Ok(Some(call)) }
+    }
+
+    fn dispatch_legacy(&self, visit: &Visit<H::Caller>, session: &Arc<Session>, call: Call, asker: Asker) -> Begun {
+        let Some(guard) = asker.id.as_ref().and_then(|id| session.begin(id)) else {
+            return Begun::Answered(asker.refuse(Fault::DuplicateId.into()));
+        };
+        let survives = matches!(call, Call::CallTool(_));
+        let exchange = Exchange {
+            endpoint: visit.endpoint.clone(),
+            client: session.client.clone(),
+            owner: session.owner(),
+            call,
+            cancel: guard.token().clone(),
+        };
+        let running = Running::new(self.handler.call(visit.caller.clone(), exchange))
+            .stopped_by(guard.token().clone().cancelled_owned())
+            .holding((guard, self.drain.guard()));
+        let running = if survives {
+            running.surviving(Survive { tasks: self.tasks.clone(), slots: Arc::clone(&self.orphans) })
+        } else {
+            running
+        };
+        Begun::Calling(running, asker)
+    }
+
+    /// Answers a GET: the session's stream of list changes; the newest wins [FC-SES-06].
+    pub(super) async fn get(&self, visit: &Visit<H::Caller>) -> Response<Body> {
+        if visit.header(name::SESSION_ID) == Single::Absent {
+            return visit.refuse(Fault::Verb("POST"), None);
+        }
+        let session = match self.session(visit) {
+            Ok(session) => session,
+            Err(fault) => return visit.refuse(fault, None),
+        };
+        if !visit.take.events() {
+            return visit.refuse(Fault::NotAcceptable, None);
+        }
+        if self.drain.is_draining() {
+            return visit.refuse(Fault::Draining, None);
+        }
+        let guard = session.open_stream();
+        let exchange = Exchange {
+            endpoint: visit.endpoint.clone(),
+            client: session.client.clone(),
+            owner: session.owner(),
+            call: Call::Listen(Listen { tools: true, told: session.told.clone() }),
+            cancel: guard.token().clone(),
+        };
+        let (drain, token) = (self.drain.clone(), guard.token().clone());
+        let running = Running::new(self.handler.call(visit.caller.clone(), exchange))
+            .stopped_by(async move {
+                tokio::select! {
+                    () = drain.started() => {}
+                    () = token.cancelled() => {}
+                }
+            })
+            .holding(guard);
+        self.stream(running, visit.legacy_asker(None), None).await
+    }
+
+    /// Answers a DELETE: the session ends with all it has in flight [R38].
+    pub(super) fn delete(&self, visit: &Visit<H::Caller>) -> Response<Body> {
+        if visit.header(name::SESSION_ID) == Single::Absent && is_stateless_version(visit) {
+            return visit.refuse(Fault::Verb("POST"), None);
+        }
+        match self.session(visit) {
+            Ok(session) => {
+                self.sessions.remove(&session);
+                bare(StatusCode::OK)
+            }
+            Err(fault) => visit.refuse(fault, None),
+        }
+    }
+}
+
+fn is_stateless_version<C>(visit: &Visit<C>) -> bool {
+    matches!(visit.header(name::PROTOCOL_VERSION), Single::Value(version)
+        if ProtocolVersion::from_text(version).is_some_and(|version| version.era() == Era::Stateless))
+}
+
+/// Takes note of a notification; what is not known is dropped.
+pub(super) fn note(session: &Session, notification: &Notification) {
+    if notification.method == "notifications/cancelled"
+        && let Some(id) = cancelled_id(notification.params.as_ref())
+    {
+        session.cancel(&id);
+    }
+}
+
+fn cancelled_id(params: Option<&Bytes>) -> Option<RequestId> {
+    let params = params?;
+    let id = json::members(params).ok()?.get("requestId").ok()??;
+    RequestId::from_raw(params.slice_ref(id.get().as_bytes()))
+}

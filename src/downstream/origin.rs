@@ -1,0 +1,163 @@
+//! Host and Origin: against pages that reach a local listener by a name of their own [TRN-6, FC-SEC-01, R1, R2, R30].
+//!
+//! Not for: credentials. Invariant: this is asked first, on every path and verb.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use http::header::{HOST, ORIGIN};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
+
+use super::DownstreamSettings;
+
+/// Which names a listener takes for its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Loopback names, and what is configured.
+    Loopback,
+    /// What is configured; any name if nothing is.
+    Network,
+}
+
+/// A name or an origin that is not allowed here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Foreign {
+    /// The `Host`.
+    Host,
+    /// The `Origin`.
+    Origin,
+}
+
+/// Checks both; returns the origin that answers must name, if there is one.
+pub(super) fn check(head: &Parts, reach: Reach, settings: &DownstreamSettings) -> Result<Option<HeaderValue>, Foreign> {
+    let target = head.uri.authority().map(http::uri::Authority::as_str);
+    let host = single(&head.headers, &HOST).map_err(|_| Foreign::Host)?;
+    let host = host.map(|host| host.to_str().map_err(|_| Foreign::Host)).transpose()?;
+    if !host_allowed(host, reach, settings) || !target.is_none_or(|_| host_allowed(target, reach, settings)) {
+        return Err(Foreign::Host);
+    }
+    let Some(origin) = single(&head.headers, &ORIGIN).map_err(|_| Foreign::Origin)? else { return Ok(None) };
+    let text = origin.to_str().map_err(|_| Foreign::Origin)?;
+    if origin_allowed(text, reach, settings) { Ok(Some(origin.clone())) } else { Err(Foreign::Origin) }
+}
+
+fn single<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> Result<Option<&'a HeaderValue>, ()> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        (_, Some(_)) => Err(()),
+    }
+}
+
+fn host_allowed(host: Option<&str>, reach: Reach, settings: &DownstreamSettings) -> bool {
+    if reach == Reach::Network && settings.allowed_hosts.is_empty() {
+        return true;
+    }
+    let Some(name) = host.and_then(name_of) else { return false };
+    (reach == Reach::Loopback && is_loopback(name))
+        || settings.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
+}
+
+fn origin_allowed(origin: &str, reach: Reach, settings: &DownstreamSettings) -> bool {
+    let Some((scheme, authority)) = origin.split_once("://") else { return false };
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        return settings.allowed_origins.iter().any(|allowed| allowed == origin);
+    }
+    (reach == Reach::Loopback && name_of(authority).is_some_and(is_loopback))
+        || settings.allowed_origins.iter().any(|allowed| plain(allowed) == plain(origin))
+}
+
+/// Spells an origin in lower case and without a default port.
+fn plain(origin: &str) -> String {
+    let lower = origin.to_ascii_lowercase();
+    let default = if lower.starts_with("https:") { ":443" } else { ":80" };
+    lower.strip_suffix(default).map_or_else(|| lower.clone(), str::to_owned)
+}
+
+/// Takes the port off; `None` if what is left is no name, or the port no number.
+fn name_of(authority: &str) -> Option<&str> {
+    let end = if authority.starts_with('[') {
+        authority.find(']')? + 1
+    } else {
+        authority.find(':').unwrap_or(authority.len())
+    };
+    let (name, rest) = authority.split_at_checked(end)?;
+    let port = rest.strip_prefix(':');
+    let good = rest.is_empty() || port.is_some_and(|port| port.parse::<u16>().is_ok());
+    (good && !name.is_empty() && !name.contains(['@', '/', ' '])).then_some(name)
+}
+
+/// An address cannot be pointed elsewhere by a name server, so any loopback one will do.
+fn is_loopback(name: &str) -> bool {
+    let inner = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<Ipv4Addr>().is_ok_and(|ip| ip.is_loopback())
+        || inner.is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok_and(|ip| ip.is_loopback()))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::{Foreign, Reach, check};
+    use crate::downstream::DownstreamSettings;
+
+    fn ask(reach: Reach, settings: &DownstreamSettings, fields: &[(&str, &str)]) -> Result<bool, Foreign> {
+        let mut request = Request::builder().uri("/mcp");
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        check(&request.body(()).unwrap().into_parts().0, reach, settings).map(|origin| origin.is_some())
+    }
+
+    /// [FC-SEC-01]
+    #[test]
+    fn a_loopback_listener_takes_loopback_names_alone() {
+        let settings = DownstreamSettings::default();
+        let ask = |fields: &[(&str, &str)]| ask(Reach::Loopback, &settings, fields);
+        for host in ["localhost", "LOCALHOST:7800", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:7800"] {
+            assert_eq!(ask(&[("host", host)]), Ok(false), "{host}");
+            for scheme in ["http", "https"] {
+                assert_eq!(ask(&[("host", host), ("origin", &format!("{scheme}://{host}"))]), Ok(true), "{host}");
+            }
+        }
+        for host in [
+            "evil.example",
+            "evil.example:7800",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "",
+            "[::1",
+            "localhost:x",
+            "x@localhost",
+            "10.0.0.1",
+            "[::2]",
+        ] {
+            assert_eq!(ask(&[("host", host)]), Err(Foreign::Host), "{host}");
+        }
+        for origin in ["https://evil.example", "null", "", "file://", "localhost", "http://localhost.evil.example"] {
+            assert_eq!(ask(&[("host", "localhost"), ("origin", origin)]), Err(Foreign::Origin), "{origin}");
+        }
+        assert_eq!(ask(&[]), Err(Foreign::Host));
+        assert_eq!(ask(&[("host", "localhost"), ("host", "localhost")]), Err(Foreign::Host));
+    }
+
+    #[test]
+    fn what_is_configured_is_taken_elsewhere() {
+        let open = DownstreamSettings::default();
+        assert_eq!(ask(Reach::Network, &open, &[("host", "any.example")]), Ok(false));
+        assert_eq!(ask(Reach::Network, &open, &[("host", "a"), ("origin", "http://localhost")]), Err(Foreign::Origin));
+        let settings = DownstreamSettings {
+            allowed_hosts: vec!["mcp.example".to_owned()],
+            allowed_origins: vec!["https://app.example".to_owned()],
+            ..open
+        };
+        for reach in [Reach::Network, Reach::Loopback] {
+            let ask = |fields: &[(&str, &str)]| ask(reach, &settings, fields);
+            assert_eq!(ask(&[("host", "MCP.example:443"), ("origin", "https://app.example:443")]), Ok(true));
+            assert_eq!(ask(&[("host", "other.example")]), Err(Foreign::Host));
+            assert_eq!(ask(&[("host", "mcp.example"), ("origin", "http://app.example")]), Err(Foreign::Origin));
+        }
+        assert_eq!(ask(Reach::Network, &settings, &[("host", "localhost")]), Err(Foreign::Host));
+    }
+}

@@ -1,0 +1,161 @@
+//! One POST: read, decode, and find out in which era it is asked (protocol §2.8).
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+
+use crate::exchange::{Endpoint, Handler};
+use crate::id::PrincipalId;
+use crate::wire::jsonrpc::{DecodeError, DecodeErrorKind, Decoded, Limits, Message, RequestId, decode};
+use crate::wire::mcp::{Era, MetaError, Method, ProtocolVersion, RequestMeta, name};
+
+use super::accept::{self, Take};
+use super::answer::{Asker, Log};
+use super::body::{self, Body};
+use super::respond::{Fault, Refusal};
+use super::server::Door;
+
+/// A request whose caller is known.
+pub(super) struct Visit<C> {
+    /// Who calls.
+    pub(super) caller: C,
+    /// The same, for the log.
+    pub(super) principal: PrincipalId,
+    /// What the path names.
+    pub(super) endpoint: Endpoint,
+    /// The request's headers.
+    pub(super) headers: HeaderMap,
+    /// What the client can take.
+    pub(super) take: Take,
+    /// What is asked, for the log.
+    pub(super) method: &'static str,
+}
+
+/// A header that may stand once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Single<'a> {
+    /// It is not there.
+    Absent,
+    /// It stands twice, or is no visible ASCII.
+    Bad,
+    /// Its value without surrounding white space [R9].
+    Value(&'a str),
+}
+
+/// The three ways to ask.
+enum Kind {
+    Handshake,
+    Legacy,
+    Stateless,
+}
+
+// === impl Visit ===
+
+impl<C> Visit<C> {
+    /// Returns who asked, for a legacy answer.
+    pub(super) fn legacy_asker(&self, id: Option<RequestId>) -> Asker {
+        Asker {
+            era: Era::Legacy,
+            id,
+            principal: self.principal.clone(),
+            method: self.method,
+            log: Log::All,
+            capabilities: Bytes::from_static(b"{}"),
+        }
+    }
+
+    /// Refuses.
+    pub(super) fn refuse(&self, fault: impl Into<Refusal>, id: Option<RequestId>) -> Response<Body> {
+        self.legacy_asker(id).refuse(fault.into()).respond(Take::Any, Vec::new())
+    }
+
+    /// Reads a header that may stand once.
+    pub(super) fn header(&self, name: &str) -> Single<'_> {
+        let mut values = self.headers.get_all(name).iter();
+        match (values.next(), values.next()) {
+            (None, _) => Single::Absent,
+            (Some(value), None) => {
+                value.to_str().map_or(Single::Bad, |value| Single::Value(value.trim_matches([' ', '\t'])))
+            }
+            (Some(_), Some(_)) => Single::Bad,
+        }
+    }
+}
+
+impl From<DecodeErrorKind> for Fault {
+    fn from(kind: DecodeErrorKind) -> Self {
+        match kind {
+            DecodeErrorKind::NotJson(_) => Self::NotJson(kind.to_string()),
+            DecodeErrorKind::BatchSize(_) | DecodeErrorKind::Depth(_) | DecodeErrorKind::NotMessage(_) => {
+                Self::NotMessage(kind.to_string())
+            }
+        }
+    }
+}
+
+/// Returns a method's name for the log: what is not in the table is one label.
+pub(super) fn label(method: &str) -> &'static str {
+    Method::from_name(method).map_or("other", |method| method.spec().name)
+}
+
+// === impl Door ===
+
+impl<H: Handler> Door<H> {
+    /// Answers a POST.
+    pub(super) async fn post<B>(&self, visit: &mut Visit<H::Caller>, body: B) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        if !accept::is_json(&visit.headers) {
+            return visit.refuse(Fault::MediaType, None);
+        }
+        let body = match body::read(body, self.settings.body_bytes_max).await {
+            Ok(body) => body,
+            Err(fault) => return visit.refuse(fault, None),
+        };
+        let message = match decode(&body, &Limits::DOWNSTREAM) {
+            Ok(Decoded::One(message)) => message,
+            Ok(Decoded::Batch(batch)) => return self.batch(visit, batch).await,
+            Err(DecodeError { kind, id }) => return visit.refuse(Fault::from(kind), id),
+        };
+        let (method, id, params) = match &message {
+            Message::Request(request) => (label(&request.method), Some(&request.id), request.params.as_ref()),
+            Message::Notification(notification) => ("notification", None, notification.params.as_ref()),
+            Message::Response(_) => ("response", None, None),
+        };
+        visit.method = method;
+        let meta = match RequestMeta::read(params) {
+            Ok(meta) => meta,
+            Err(err @ (MetaError::Malformed(_) | MetaError::WrongType(_))) => {
+                return visit.refuse(Fault::Meta(err.to_string()), id.cloned());
+            }
+        };
+        if visit.take == Take::Nothing && id.is_some() {
+            return visit.refuse(Fault::NotAcceptable, id.cloned());
+        }
+        match (classify(visit, &message, &meta), message) {
+            (Kind::Stateless, message) => self.stateless(visit, message, meta).await,
+            (Kind::Handshake, Message::Request(request)) => self.initialize(visit, &request).await,
+            (Kind::Handshake | Kind::Legacy, message) => self.legacy(visit, message, meta).await,
+        }
+    }
+}
+
+fn classify<C>(visit: &Visit<C>, message: &Message, meta: &RequestMeta) -> Kind {
+    if meta.is_stateless() {
+        return Kind::Stateless;
+    }
+    let modern = match visit.header(name::PROTOCOL_VERSION) {
+        Single::Absent => false,
+        Single::Bad => true,
+        Single::Value(version) => {
+            ProtocolVersion::from_text(version).is_none_or(|version| version.era() == Era::Stateless)
+        }
+    };
+    if modern && visit.header(name::SESSION_ID) == Single::Absent {
+        return Kind::Stateless;
+    }
+    match message {
+        Message::Request(request) if request.method == Method::Initialize.spec().name => Kind::Handshake,
+        Message::Request(_) | Message::Notification(_) | Message::Response(_) => Kind::Legacy,
+    }
+}

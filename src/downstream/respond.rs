@@ -1,0 +1,272 @@
+//! The one table of refusals: what went wrong → HTTP status, JSON-RPC code, headers [design §13, product §9].
+//!
+//! Not for: results. Invariant: every refusal has a JSON-RPC body with the request's id, `null` if none could be read.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+
+use crate::exchange::{ReasonCode, Reject, RejectKind, Retry};
+use crate::wire::json;
+use crate::wire::jsonrpc::{ErrorCode, RequestId, Response as RpcResponse, code};
+use crate::wire::mcp::{Era, STATELESS_LATEST};
+
+use super::body::Body;
+
+/// A refusal, ready to be spelled.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    /// The HTTP status, as long as no other has been sent.
+    pub(super) status: StatusCode,
+    /// The JSON-RPC code.
+    pub(super) code: ErrorCode,
+    /// The words.
+    pub(super) message: Cow<'static, str>,
+    /// `error.data`, JSON text.
+    pub(super) data: Option<Bytes>,
+    /// One header beyond the usual.
+    pub(super) header: Option<Box<(HeaderName, HeaderValue)>>,
+    /// For the log.
+    pub(super) reason: ReasonCode,
+    /// For the log.
+    pub(super) detail: String,
+}
+
+/// What the door itself refuses, before the hall is asked.
+#[derive(Clone, Debug)]
+pub(super) enum Fault {
+    /// A batch where there is none in this revision.
+    Batch,
+    /// The body ended early.
+    BodyBroken,
+    /// The client paused too long within its body.
+    BodySlow,
+    /// The body is over its cap.
+    BodyTooLarge,
+    /// The gateway is stopping.
+    Draining,
+    /// An id that is in flight in this session.
+    DuplicateId,
+    /// A header is missing, repeated, or disagrees with the body.
+    Header(String),
+    /// `Host` or `Origin` is not allowed.
+    Foreign(&'static str),
+    /// `MCP-Protocol-Version` names nothing that a legacy session speaks.
+    LegacyVersion,
+    /// A `_meta` part is missing or malformed.
+    Meta(String),
+    /// The verb is not served here; what is.
+    Verb(&'static str),
+    /// A method that is unknown, removed or not served.
+    Method,
+    /// The client takes no form that we have.
+    NotAcceptable,
+    /// No such path, or no such server for this principal.
+    NotFound,
+    /// Not a message.
+    NotMessage(String),
+    /// Not JSON.
+    NotJson(String),
+    /// The body is of another type.
+    MediaType,
+    /// No `Mcp-Session-Id`.
+    SessionMissing,
+    /// The session has ended, or was another's.
+    SessionUnknown,
+    /// The version asked for is not served statelessly.
+    Version(String),
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// Finds the row of a reject.
+    pub(super) fn of_reject(reject: Reject, era: Era) -> Self {
+        let (status, code) = match (reject.kind, era) {
+            (RejectKind::InvalidParams | RejectKind::UnknownTool, _) => (StatusCode::OK, code::INVALID_PARAMS),
+            (RejectKind::HeaderMismatch, _) => (StatusCode::BAD_REQUEST, code::HEADER_MISMATCH),
+            (RejectKind::Limit, _) => (StatusCode::OK, code::LIMIT),
+            (RejectKind::TooMany, _) => (StatusCode::SERVICE_UNAVAILABLE, code::TOO_MANY_SESSIONS),
+            (RejectKind::Draining, _) => (StatusCode::SERVICE_UNAVAILABLE, code::DRAINING),
+            (RejectKind::Unauthenticated, _) => (StatusCode::UNAUTHORIZED, code::UNAUTHENTICATED),
+            (RejectKind::NotMapped, _) => (StatusCode::FORBIDDEN, code::UNAUTHENTICATED),
+            (RejectKind::MethodNotFound, Era::Stateless) => (StatusCode::NOT_FOUND, code::METHOD_NOT_FOUND),
+            (RejectKind::MethodNotFound, Era::Legacy) => (StatusCode::OK, code::METHOD_NOT_FOUND),
+            (RejectKind::Upstream | RejectKind::UpstreamTimeout, _) => (StatusCode::OK, code::INTERNAL),
+        };
+        let header = match (reject.kind, reject.retry) {
+            (RejectKind::Unauthenticated, _) => Some(Box::new((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))),
+            (_, Retry::After(pause)) => Some(Box::new((RETRY_AFTER, HeaderValue::from(pause.as_secs().max(1))))),
+            (_, Retry::Never | Retry::Safe) => None,
+        };
+        let Reject { public: message, reason, detail, .. } = reject;
+        Self { status, code, message, data: None, header, reason, detail }
+    }
+
+    /// Makes one that stands for a failure on the way back: -32603.
+    pub(super) fn internal(words: impl Into<Cow<'static, str>>) -> Self {
+        Self { reason: ReasonCode::Upstream, ..Self::plain(StatusCode::OK, code::INTERNAL, words) }
+    }
+
+    fn plain(status: StatusCode, code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
+        let (data, header, reason, detail) = (None, None, ReasonCode::BadRequest, String::new());
+        Self { status, code, message: message.into(), data, header, reason, detail }
+    }
+
+    /// Spells the JSON-RPC error.
+    pub(super) fn spell(&self, id: Option<&RequestId>) -> Bytes {
+        let mut error = format!(r#"{{"code":{},"message":"#, self.code.0).into_bytes();
+        error.extend_from_slice(&json::quoted(&self.message));
+        if let Some(data) = &self.data {
+            error.extend_from_slice(b",\"data\":");
+            error.extend_from_slice(data);
+        }
+        error.push(b'}');
+        RpcResponse::with_error(id, &error).raw
+    }
+
+    /// Makes the whole response.
+    pub(super) fn respond(self, id: Option<&RequestId>) -> Response<Body> {
+        let body = self.spell(id);
+        let mut response = json_response(self.status, vec![body], Vec::new());
+        if let Some((name, value)) = self.header.map(|header| *header) {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        const BAD: StatusCode = StatusCode::BAD_REQUEST;
+        const REQUEST: ErrorCode = code::INVALID_REQUEST;
+        match fault {
+            Fault::Batch => Self::plain(BAD, REQUEST, "Batches exist in sessions of 2025-03-26 alone"),
+            Fault::BodyBroken => Self::plain(BAD, REQUEST, "The body ended early"),
+            Fault::BodySlow => Self::plain(StatusCode::REQUEST_TIMEOUT, REQUEST, "The body came too slowly"),
+            Fault::BodyTooLarge => Self {
+                reason: ReasonCode::OverLimit,
+                ..Self::plain(StatusCode::PAYLOAD_TOO_LARGE, REQUEST, "The body is too large")
+            },
+            Fault::Draining => Self {
+                reason: ReasonCode::Draining,
+                ..Self::plain(StatusCode::SERVICE_UNAVAILABLE, code::DRAINING, "The gateway is stopping")
+            },
+            Fault::DuplicateId => Self::plain(BAD, REQUEST, "A request with this id is in flight"),
+            Fault::Header(why) => Self::plain(BAD, code::HEADER_MISMATCH, why),
+            Fault::Foreign(why) => Self::plain(StatusCode::FORBIDDEN, REQUEST, why),
+            Fault::LegacyVersion => Self::plain(BAD, REQUEST, "Unsupported MCP-Protocol-Version"),
+            Fault::Meta(why) => Self::plain(BAD, code::INVALID_PARAMS, why),
+            Fault::Verb(allow) => Self {
+                header: Some(Box::new((ALLOW, HeaderValue::from_static(allow)))),
+                ..Self::plain(StatusCode::METHOD_NOT_ALLOWED, REQUEST, "Method not allowed")
+            },
+            Fault::Method => Self {
+                reason: ReasonCode::Unknown,
+                ..Self::plain(StatusCode::NOT_FOUND, code::METHOD_NOT_FOUND, "Method not found")
+            },
+            Fault::NotAcceptable => Self::plain(
+                StatusCode::NOT_ACCEPTABLE,
+                REQUEST,
+                "Accept must take application/json or text/event-stream; a GET stream is text/event-stream",
+            ),
+            Fault::NotFound => {
+                Self { reason: ReasonCode::Unknown, ..Self::plain(StatusCode::NOT_FOUND, REQUEST, "Not found") }
+            }
+            Fault::NotMessage(why) => Self::plain(BAD, REQUEST, why),
+            Fault::NotJson(why) => Self::plain(BAD, code::PARSE, why),
+            Fault::MediaType => {
+                Self::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, REQUEST, "Content-Type must be application/json")
+            }
+            Fault::SessionMissing => Self::plain(BAD, REQUEST, "Mcp-Session-Id is required"),
+            Fault::SessionUnknown => {
+                Self { reason: ReasonCode::Unknown, ..Self::plain(StatusCode::NOT_FOUND, REQUEST, "Session not found") }
+            }
+            Fault::Version(requested) => {
+                let requested = String::from_utf8_lossy(&json::quoted(&requested)).into_owned();
+                let data = format!(r#"{{"supported":["{STATELESS_LATEST}"],"requested":{requested}}}"#);
+                Self {
+                    data: Some(Bytes::from(data)),
+                    ..Self::plain(BAD, code::UNSUPPORTED_VERSION, "Unsupported protocol version")
+                }
+            }
+        }
+    }
+}
+
+/// Returns the status that goes with an error code a server sent to a stateless client [R23].
+pub(super) fn status_of(code: ErrorCode, era: Era) -> StatusCode {
+    match (era, code) {
+        (Era::Stateless, code::HEADER_MISMATCH | code::MISSING_CAPABILITY | code::UNSUPPORTED_VERSION) => {
+            StatusCode::BAD_REQUEST
+        }
+        (Era::Stateless, code::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        (Era::Stateless | Era::Legacy, _) => StatusCode::OK,
+    }
+}
+
+/// Makes a JSON response.
+pub(super) fn json_response(status: StatusCode, parts: Vec<Bytes>, guards: Vec<Box<dyn Send>>) -> Response<Body> {
+    let mut response = Response::new(Body::parts(parts, guards));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Makes a response without a body.
+pub(super) fn bare(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Fault, Refusal};
+    use crate::exchange::{ReasonCode, Reject, RejectKind, Retry};
+    use crate::wire::jsonrpc::RequestId;
+    use crate::wire::mcp::Era;
+
+    #[test]
+    fn every_kind_has_its_row() {
+        let rows = [
+            (RejectKind::InvalidParams, 200, -32602),
+            (RejectKind::HeaderMismatch, 400, -32020),
+            (RejectKind::Draining, 503, -31003),
+            (RejectKind::Limit, 200, -31000),
+            (RejectKind::MethodNotFound, 404, -32601),
+            (RejectKind::NotMapped, 403, -31005),
+            (RejectKind::TooMany, 503, -31002),
+            (RejectKind::Unauthenticated, 401, -31005),
+            (RejectKind::UnknownTool, 200, -32602),
+            (RejectKind::Upstream, 200, -32603),
+            (RejectKind::UpstreamTimeout, 200, -32603),
+        ];
+        for (kind, status, code) in rows {
+            for era in [Era::Legacy, Era::Stateless] {
+                let refusal = Refusal::of_reject(Reject::client(kind, "w", ReasonCode::BadRequest), era);
+                let legacy_method = kind == RejectKind::MethodNotFound && era == Era::Legacy;
+                assert_eq!(refusal.status.as_u16(), if legacy_method { 200 } else { status }, "{kind:?}");
+                assert_eq!(refusal.code.0, code, "{kind:?}");
+                assert_eq!(refusal.header.is_some(), kind == RejectKind::Unauthenticated, "{kind:?}");
+            }
+        }
+        let retry = Retry::After(Duration::from_secs(7));
+        let reject = Reject { retry, ..Reject::client(RejectKind::TooMany, "w", ReasonCode::OverLimit) };
+        assert_eq!(Refusal::of_reject(reject, Era::Legacy).header.unwrap().1, "7");
+    }
+
+    #[test]
+    fn an_error_names_its_request() {
+        let refusal = Refusal::from(Fault::Version("a\"b".to_owned()));
+        assert_eq!(
+            refusal.spell(Some(&RequestId::number(7))),
+            r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28"],"requested":"a\"b"}}}"#
+        );
+        assert!(refusal.spell(None).starts_with(br#"{"jsonrpc":"2.0","id":null,"#));
+    }
+}

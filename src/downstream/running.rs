@@ -1,0 +1,164 @@
+//! A call in the hall's hands, as one row of events, whoever holds it.
+//!
+//! Invariants: after `Done` nothing follows; a legacy call outlives its holder (design §10 rule 23), any other ends with
+//! it; ids in flight are given back with the outcome, a reply's guards with the body.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::sync::Semaphore;
+
+use crate::exchange::{Event, EventStream, Reject, RejectKind, Reply, ReplyBody};
+use crate::runtime::Tasks;
+
+type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A call that runs.
+pub(super) struct Running {
+    inner: Option<Inner>,
+    survive: Option<Survive>,
+}
+
+/// Where an unfinished call goes when its holder is gone.
+#[derive(Clone, Debug)]
+pub(super) struct Survive {
+    /// Starts the task.
+    pub(super) tasks: Tasks,
+    /// Bounds their number; over it the call is cancelled.
+    pub(super) slots: Arc<Semaphore>,
+}
+
+struct Inner {
+    state: State,
+    stop: Option<BoxedFuture<()>>,
+    /// Given back with the outcome: ids in flight.
+    holds: Vec<Box<dyn Send>>,
+    /// Given back with the body.
+    guards: Vec<Box<dyn Send>>,
+}
+
+enum State {
+    Calling(BoxedFuture<Reply>),
+    Over,
+    Streaming(EventStream),
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Takes a call that ends when its holder drops it.
+    pub(super) fn new(call: impl Future<Output = Reply> + Send + 'static) -> Self {
+        let state = State::Calling(Box::pin(call));
+        Self { inner: Some(Inner { state, stop: None, holds: Vec::new(), guards: Vec::new() }), survive: None }
+    }
+
+    /// Ends the call without an outcome once `stop` resolves.
+    pub(super) fn stopped_by(mut self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
+        if let Some(inner) = &mut self.inner {
+            inner.stop = Some(Box::pin(stop));
+        }
+        self
+    }
+
+    /// Keeps something until the outcome is known.
+    pub(super) fn holding(mut self, hold: impl Send + 'static) -> Self {
+        if let Some(inner) = &mut self.inner {
+            inner.holds.push(Box::new(hold));
+        }
+        self
+    }
+
+    /// Lets the call go on without its holder.
+    pub(super) fn surviving(mut self, survive: Survive) -> Self {
+        self.survive = Some(survive);
+        self
+    }
+
+    /// Waits for the next event; `None` if the call was stopped.
+    ///
+    /// # Cancel safety
+    /// Safe: all progress lives in `self`.
+    pub(super) async fn next(&mut self) -> Option<Event> {
+        std::future::poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    /// Polls for the next event.
+    pub(super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.inner.as_mut().map_or(Poll::Ready(None), |inner| inner.poll_event(cx))
+    }
+
+    /// Takes the reply's guards, for the body that carries the outcome.
+    pub(super) fn take_guards(&mut self) -> Vec<Box<dyn Send>> {
+        self.inner.as_mut().map(|inner| std::mem::take(&mut inner.guards)).unwrap_or_default()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let (Some(mut inner), Some(survive)) = (self.inner.take(), self.survive.take()) else { return };
+        if matches!(inner.state, State::Over) || survive.tasks.cancelled().is_cancelled() {
+            return;
+        }
+        let Ok(slot) = Arc::clone(&survive.slots).try_acquire_owned() else {
+            tracing::warn!("too many calls without a client; one is cancelled");
+            return;
+        };
+        if tokio::runtime::Handle::try_current().is_err() {
+            return;
+        }
+        survive.tasks.spawn("call without client", async move {
+            while let Some(event) = std::future::poll_fn(|cx| inner.poll_event(cx)).await {
+                if matches!(event, Event::Done(_)) {
+                    break;
+                }
+            }
+            drop(slot);
+        });
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        if matches!(self.state, State::Over) {
+            return Poll::Ready(None);
+        }
+        if self.stop.as_mut().is_some_and(|stop| stop.as_mut().poll(cx).is_ready()) {
+            self.finish();
+            return Poll::Ready(None);
+        }
+        loop {
+            let event = match &mut self.state {
+                State::Over => return Poll::Ready(None),
+                State::Calling(call) => {
+                    let (body, guards) = ready!(call.as_mut().poll(cx)).into_parts();
+                    self.guards = guards;
+                    match body {
+                        ReplyBody::Done(outcome) => Event::Done(*outcome),
+                        ReplyBody::Events(events) => {
+                            self.state = State::Streaming(events);
+                            continue;
+                        }
+                    }
+                }
+                State::Streaming(events) => ready!(events.as_mut().poll_next(cx)).unwrap_or_else(|| {
+                    let lost = "the reply's stream ended without an outcome";
+                    Event::Done(Err(Reject::upstream(RejectKind::Upstream, "The call was lost", lost)))
+                }),
+            };
+            if matches!(event, Event::Done(_)) {
+                self.finish();
+            }
+            return Poll::Ready(Some(event));
+        }
+    }
+
+    fn finish(&mut self) {
+        self.state = State::Over;
+        self.stop = None;
+        self.holds.clear();
+    }
+}

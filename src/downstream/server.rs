@@ -1,0 +1,273 @@
+//! Sockets to answers: hyper's connections, and the order in which a request is judged.
+//!
+//! Order: Host and Origin, path, preflight, credential, endpoint, then the verb's own room. Nothing is read of a body
+//! before its sender is known.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, VARY,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method as Verb, Request, Response, StatusCode};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::Semaphore;
+
+use crate::clock::Clock;
+use crate::exchange::{Caller as _, Endpoint, Handler};
+use crate::id::PrincipalId;
+use crate::net::{Connection, Listener};
+use crate::runtime::{Drain, Tasks};
+use crate::session::{SessionLimits, SessionStore};
+use crate::wire::mcp::{Era, name};
+
+use super::accept::Take;
+use super::answer::log_refusal;
+use super::body::Body;
+use super::origin::{self, Foreign, Reach};
+use super::post::Visit;
+use super::respond::{Fault, Refusal, bare};
+use super::router::{Route, route};
+use super::{AccessLog, DownstreamSettings, credential};
+
+/// How long a client may take for a request's head, and be silent between two requests.
+const HEAD_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The smallest buffer hyper works with.
+const HEAD_BYTES_MIN: usize = 8 << 10;
+/// How many calls may go on whose clients are gone.
+const ORPHANS_MAX: usize = 256;
+/// The longest pause between two searches for idle sessions.
+const REAP_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The verbs of an endpoint.
+const VERBS: &str = "GET, POST, DELETE, OPTIONS";
+
+/// The front door. Clones share it.
+#[derive(Debug)]
+pub struct Downstream<H>(Arc<Door<H>>);
+
+/// What every room of the door can reach.
+#[derive(Debug)]
+pub(super) struct Door<H> {
+    pub(super) settings: DownstreamSettings,
+    pub(super) handler: Arc<H>,
+    pub(super) tasks: Tasks,
+    pub(super) drain: Drain,
+    pub(super) sessions: SessionStore,
+    pub(super) orphans: Arc<Semaphore>,
+}
+
+/// What is known of a request, for the log.
+struct Seen {
+    principal: Option<PrincipalId>,
+    method: &'static str,
+}
+
+// === impl Downstream ===
+
+impl<H> Clone for Downstream<H> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<H: Handler> Downstream<H> {
+    /// Makes the door and starts the task that ends idle sessions; needs a runtime.
+    #[must_use]
+    pub fn new(settings: DownstreamSettings, handler: Arc<H>, tasks: Tasks, drain: Drain, clock: Clock) -> Self {
+        let limits = SessionLimits {
+            max: settings.sessions_max,
+            per_principal_max: settings.sessions_per_principal_max,
+            idle: settings.session_idle,
+        };
+        let pause = (settings.session_idle / 4).clamp(Duration::from_millis(10), REAP_PAUSE_MAX);
+        let sessions = SessionStore::new(limits, clock.clone());
+        let orphans = Arc::new(Semaphore::new(ORPHANS_MAX));
+        let door = Arc::new(Door { settings, handler, tasks, drain, sessions, orphans });
+        let weak = Arc::downgrade(&door);
+        door.tasks.spawn("session reaper", async move {
+            let mut ticks = tokio::time::interval(pause);
+            loop {
+                ticks.tick().await;
+                let Some(door) = weak.upgrade() else { return };
+                door.sessions.reap(clock.now());
+            }
+        });
+        Self(door)
+    }
+
+    /// Serves a listener until the drain begins; its connections go on as tasks that the drain waits for.
+    pub async fn serve(&self, listener: Listener) {
+        let reach = if listener.address().ip().is_loopback() { Reach::Loopback } else { Reach::Network };
+        loop {
+            let connection = tokio::select! {
+                biased;
+                () = self.0.drain.started() => return,
+                connection = listener.accept() => connection,
+            };
+            let door = Arc::clone(&self.0);
+            let guard = self.0.drain.guard();
+            self.0.tasks.spawn("client connection", async move {
+                door.connection(connection, reach).await;
+                drop(guard);
+            });
+        }
+    }
+
+    /// Says how many legacy sessions are open.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.0.sessions.len()
+    }
+
+    /// Ends all legacy sessions with what they have in flight: the last step of a drain.
+    pub fn close_sessions(&self) {
+        self.0.sessions.clear();
+    }
+}
+
+// === impl Door ===
+
+impl<H: Handler> Door<H> {
+    async fn connection(self: Arc<Self>, connection: Connection, reach: Reach) {
+        let Connection { stream, peer, slot } = connection;
+        let service = service_fn(|request| {
+            let door = Arc::clone(&self);
+            async move { Ok::<_, Infallible>(door.serve(request, reach).await) }
+        });
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_PAUSE_MAX)
+            .max_headers(self.settings.headers_max)
+            .max_buf_size(self.settings.header_bytes_max.max(HEAD_BYTES_MIN))
+            .half_close(false)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut served = pin!(served);
+        let ended = tokio::select! {
+            biased;
+            ended = served.as_mut() => ended,
+            () = self.drain.started() => {
+                served.as_mut().graceful_shutdown();
+                served.await
+            }
+        };
+        if let Err(err) = ended {
+            tracing::debug!(%err, %peer, "a client connection ended");
+        }
+        drop(slot);
+    }
+
+    async fn serve<B>(&self, request: Request<B>, reach: Reach) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let (head, body) = request.into_parts();
+        let mut seen = Seen { principal: None, method: verb_label(&head.method) };
+        let response = match origin::check(&head, reach, &self.settings) {
+            Ok(None) => self.route(head, body, &mut seen).await,
+            Ok(Some(origin)) => with_cors(self.route(head, body, &mut seen).await, origin),
+            Err(Foreign::Host) => seen.refuse(Fault::Foreign("Host is not allowed here")),
+            Err(Foreign::Origin) => seen.refuse(Fault::Foreign("Origin is not allowed here")),
+        };
+        if self.settings.access == AccessLog::On {
+            let principal = seen.principal.as_ref().map_or("-", PrincipalId::as_str);
+            let status = response.status().as_u16();
+            tracing::info!(principal, method = seen.method, status, "request");
+        }
+        response
+    }
+
+    async fn route<B>(&self, head: Parts, body: B, seen: &mut Seen) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let route = route(head.uri.path());
+        if route == Route::Unknown {
+            return seen.refuse(Fault::NotFound);
+        }
+        if head.method == Verb::OPTIONS {
+            return preflight(&head.headers);
+        }
+        let caller = match self.handler.identify(&credential::read(&head.headers)) {
+            Ok(caller) => caller,
+            Err(reject) => return seen.refuse(Refusal::of_reject(reject, Era::Stateless)),
+        };
+        let principal = caller.principal().clone();
+        seen.principal = Some(principal.clone());
+        // A server that is not granted and one that is not there are answered with the same bytes.
+        let endpoint = match route {
+            Route::Endpoint(endpoint) if endpoint == Endpoint::All || caller.serves(&endpoint) => endpoint,
+            Route::Endpoint(_) | Route::NoServer | Route::Unknown => return seen.refuse(Fault::NotFound),
+        };
+        let Parts { method: verb, headers, .. } = head;
+        let take = Take::read(&headers);
+        let mut visit = Visit { caller, principal, endpoint, headers, take, method: seen.method };
+        let response = match verb {
+            Verb::POST => self.post(&mut visit, body).await,
+            Verb::GET => self.get(&visit).await,
+            Verb::DELETE => self.delete(&visit),
+            _ => visit.refuse(Fault::Verb(VERBS), None),
+        };
+        seen.method = visit.method;
+        response
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    fn refuse(&self, refusal: impl Into<Refusal>) -> Response<Body> {
+        let refusal = refusal.into();
+        log_refusal(&refusal, self.principal.as_ref(), self.method);
+        refusal.respond(None)
+    }
+}
+
+fn verb_label(verb: &Verb) -> &'static str {
+    match *verb {
+        Verb::POST => "POST",
+        Verb::GET => "GET",
+        Verb::DELETE => "DELETE",
+        Verb::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}
+
+/// Answers OPTIONS; the origin, if any, has been found allowed [R30, FC-HTP-13].
+fn preflight(headers: &HeaderMap) -> Response<Body> {
+    const HEADERS: &str = "Authorization, Content-Type, Accept, Last-Event-ID, MCP-Protocol-Version, Mcp-Method, \
+                           Mcp-Name, Mcp-Session-Id, X-Api-Key";
+    let mut allowed = HEADERS.to_owned();
+    for line in headers.get_all(ACCESS_CONTROL_REQUEST_HEADERS) {
+        for asked in line.to_str().unwrap_or_default().split(',').map(str::trim) {
+            if asked.to_ascii_lowercase().starts_with(name::PARAM_PREFIX) {
+                allowed.push_str(", ");
+                allowed.push_str(asked);
+            }
+        }
+    }
+    let mut response = bare(StatusCode::NO_CONTENT);
+    let out = response.headers_mut();
+    out.insert(ALLOW, HeaderValue::from_static(VERBS));
+    if headers.contains_key(http::header::ORIGIN) {
+        out.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(VERBS));
+        out.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+        let allowed = HeaderValue::from_str(&allowed).unwrap_or(HeaderValue::from_static(HEADERS));
+        out.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+    }
+    response
+}
+
+fn with_cors(mut response: Response<Body>, origin: HeaderValue) -> Response<Body> {
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Mcp-Session-Id, WWW-Authenticate"));
+    headers.append(VARY, HeaderValue::from_static("Origin"));
+    response
+}

@@ -1,0 +1,236 @@
+//! Requests of 2026-07-28: checked in the order of protocol §2.3, then handed to the hall.
+//!
+//! Invariant: what is checked against the headers is exactly what is handed on.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use tokio_util::sync::CancellationToken;
+
+use crate::exchange::{
+    Call, ClientFacts, Exchange, Handler, Listen, Owner, OwnerKey, ReasonCode, Reject, RejectKind, Told, ToolCall,
+};
+use crate::wire::json;
+use crate::wire::jsonrpc::{Message, Request, RequestId};
+use crate::wire::mcp::{CallParams, Era, Method, ProtocolVersion, RequestMeta, Target, ToolError, decode_value, name};
+
+use super::answer::{Asker, Log, invalid, notification, subscription};
+use super::body::Body;
+use super::post::{Single, Visit};
+use super::respond::{Fault, Refusal, bare};
+use super::running::Running;
+use super::server::Door;
+
+/// A refusal, and nothing yet of the log.
+type Checked<T> = Result<T, Refusal>;
+
+// === impl Door ===
+
+impl<H: Handler> Door<H> {
+    /// Answers a message of the stateless era.
+    pub(super) async fn stateless(
+        &self,
+        visit: &Visit<H::Caller>,
+        message: Message,
+        meta: RequestMeta,
+    ) -> Response<Body> {
+        let request = match message {
+            Message::Request(request) => request,
+            Message::Notification(_) => return bare(StatusCode::ACCEPTED),
+            Message::Response(_) => {
+                return visit.refuse(Fault::NotMessage("A client answers nothing in this revision".to_owned()), None);
+            }
+        };
+        let id = request.id.clone();
+        match self.checked(visit, request, meta) {
+            Ok((method, call, asker, client)) => self.dispatch(visit, method, call, asker, client).await,
+            Err(refusal) => visit.refuse(refusal, Some(id)),
+        }
+    }
+
+    fn checked(
+        &self,
+        visit: &Visit<H::Caller>,
+        request: Request,
+        meta: RequestMeta,
+    ) -> Checked<(Method, Call, Asker, ClientFacts)> {
+        let version = match &meta.version {
+            Some(Some(version)) => version.as_str(),
+            Some(None) | None => return Err(Fault::Meta("'_meta' must hold the protocol version".to_owned()).into()),
+        };
+        let Some(capabilities) = meta.capabilities.clone() else {
+            return Err(Fault::Meta("'_meta' must hold the client's capabilities".to_owned()).into());
+        };
+        check_headers(visit, &request, version)?;
+        let Some(version) = ProtocolVersion::from_text(version).filter(|version| version.era() == Era::Stateless)
+        else {
+            return Err(Fault::Version(version.to_owned()).into());
+        };
+        let served = |method: &Method| method.spec().stateless && method.spec().served;
+        let method = Method::from_name(&request.method).filter(served).ok_or(Fault::Method)?;
+        let log = Log::read(meta.log_level.as_ref()).ok_or_else(|| rejected(invalid("'logLevel' names no level")))?;
+        if self.drain.is_draining() {
+            return Err(Fault::Draining.into());
+        }
+        let client = ClientFacts { version, info: meta.client_info.clone(), capabilities: capabilities.clone() };
+        let (principal, id) = (visit.principal.clone(), Some(request.id.clone()));
+        let asker = Asker { era: Era::Stateless, id, principal, method: method.spec().name, log, capabilities };
+        let call = call_of(visit, method, request, meta)?;
+        Ok((method, call, asker, client))
+    }
+
+    async fn dispatch(
+        &self,
+        visit: &Visit<H::Caller>,
+        method: Method,
+        call: Call,
+        asker: Asker,
+        client: ClientFacts,
+    ) -> Response<Body> {
+        let tools = matches!(&call, Call::Listen(listen) if listen.tools);
+        let cancel = CancellationToken::new();
+        let exchange = Exchange {
+            endpoint: visit.endpoint.clone(),
+            client,
+            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: CancellationToken::new() },
+            call,
+            cancel: cancel.clone(),
+        };
+        let running = Running::new(self.handler.call(visit.caller.clone(), exchange)).holding(cancel.drop_guard());
+        match (method, &asker.id) {
+            (Method::SubscriptionsListen, Some(id)) => {
+                if !visit.take.events() {
+                    return visit.refuse(Fault::NotAcceptable, Some(id.clone()));
+                }
+                let first = acknowledged(id, tools);
+                let drain = self.drain.clone();
+                let running = running.stopped_by(async move { drain.started().await });
+                self.stream(running, asker, Some(first)).await
+            }
+            _ => self.answer(running, asker, visit.take).await,
+        }
+    }
+}
+
+fn rejected(reject: Reject) -> Refusal {
+    Refusal::of_reject(reject, Era::Stateless)
+}
+
+fn acknowledged(id: &RequestId, tools: bool) -> Bytes {
+    let honoured = if tools { r#"{"toolsListChanged":true}"# } else { "{}" };
+    let params = format!(r#"{{"notifications":{honoured},{}}}"#, subscription(id));
+    notification("notifications/subscriptions/acknowledged", &params)
+}
+
+/// Checks the standard headers against the body [R4-R11].
+fn check_headers<C>(visit: &Visit<C>, request: &Request, version: &str) -> Checked<()> {
+    let mismatch =
+        |name: &str| Refusal::from(Fault::Header(format!("Header {name} is missing or disagrees with the body")));
+    if visit.header(name::PROTOCOL_VERSION) != Single::Value(version) {
+        return Err(mismatch("MCP-Protocol-Version"));
+    }
+    if visit.header(name::METHOD) != Single::Value(&request.method) {
+        return Err(mismatch("Mcp-Method"));
+    }
+    let key = match Method::from_name(&request.method).map_or(Target::None, |method| method.spec().target) {
+        Target::Name => "name",
+        Target::Uri => "uri",
+        Target::None => return Ok(()),
+    };
+    let twice = |err: json::JsonError| Refusal::from(Fault::Meta(err.to_string()));
+    let members = request.params.as_ref().map(|params| json::members(params)).transpose().map_err(twice)?;
+    let target = members.map(|members| members.get(key)).transpose().map_err(twice)?.flatten();
+    let target = target.and_then(json::text);
+    match (visit.header(name::NAME), target) {
+        (Single::Value(header), Some(target)) => {
+            let header = decode_value(header).map_err(|_| mismatch("Mcp-Name"))?;
+            if header == target { Ok(()) } else { Err(mismatch("Mcp-Name")) }
+        }
+        // Neither side names a target: the params are what is wrong, and are read later.
+        (Single::Absent, None) => Ok(()),
+        (Single::Absent | Single::Bad | Single::Value(_), _) => Err(mismatch("Mcp-Name")),
+    }
+}
+
+fn call_of<C: crate::exchange::Caller>(
+    visit: &Visit<C>,
+    method: Method,
+    request: Request,
+    meta: RequestMeta,
+) -> Checked<Call> {
+    match method {
+        Method::Discover => Ok(Call::Discover),
+        Method::ToolsList => {
+            let cursor = cursor_of(request.params.as_ref()).map_err(rejected)?;
+            Ok(Call::ListTools { cursor, told: Told::default() })
+        }
+        Method::ToolsCall => {
+            let params = call_params(&request).map_err(|(status, words)| match status {
+                StatusCode::BAD_REQUEST => Refusal::from(Fault::Meta(words)),
+                _ => rejected(invalid(words)),
+            })?;
+            let param_headers = Some(param_headers(visit)?);
+            Ok(Call::CallTool(Box::new(ToolCall { request, params, meta, param_headers })))
+        }
+        Method::SubscriptionsListen => {
+            let tools = wants_tools(request.params.as_ref())
+                .ok_or_else(|| rejected(invalid("'notifications' must say what is listened for")))?;
+            Ok(Call::Listen(Listen { tools, told: Told::new(visit.caller.seen(&visit.endpoint)) }))
+        }
+        Method::CompletionComplete
+        | Method::Initialize
+        | Method::LoggingSetLevel
+        | Method::Ping
+        | Method::PromptsGet
+        | Method::PromptsList
+        | Method::ResourcesList
+        | Method::ResourcesRead
+        | Method::ResourcesSubscribe
+        | Method::ResourcesTemplatesList
+        | Method::ResourcesUnsubscribe => Err(Fault::Method.into()),
+    }
+}
+
+/// Collects the headers that mirror arguments; the hall compares them, for it knows the tool's schema [R53].
+fn param_headers<C>(visit: &Visit<C>) -> Checked<Vec<(String, String)>> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for (header, value) in &visit.headers {
+        let Some(param) = header.as_str().strip_prefix(name::PARAM_PREFIX) else { continue };
+        let value = value.to_str().map_err(|_| Fault::Header("A Mcp-Param header is no visible ASCII".to_owned()))?;
+        if found.iter().any(|(other, _)| other == param) {
+            return Err(Fault::Header("A Mcp-Param header stands twice".to_owned()).into());
+        }
+        found.push((param.to_owned(), value.to_owned()));
+    }
+    Ok(found)
+}
+
+/// Reads the params of a call; a key that stands twice is worth a 400 [R11].
+pub(super) fn call_params(request: &Request) -> Result<CallParams, (StatusCode, String)> {
+    let params = request.params.as_ref().ok_or_else(|| (StatusCode::OK, ToolError::Name.to_string()))?;
+    CallParams::read(params).map_err(|err| {
+        let status = if matches!(err, ToolError::Malformed(_)) { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+        (status, err.to_string())
+    })
+}
+
+/// Reads the cursor of a list request; `null` counts as absent.
+pub(super) fn cursor_of(params: Option<&Bytes>) -> Result<Option<String>, Reject> {
+    let bad = || Reject::client(RejectKind::InvalidParams, "Invalid cursor", ReasonCode::BadRequest);
+    let Some(params) = params else { return Ok(None) };
+    let members = json::members(params).map_err(|_| bad())?;
+    match members.get("cursor").map_err(|_| bad())? {
+        None => Ok(None),
+        Some(cursor) if cursor.get() == "null" => Ok(None),
+        Some(cursor) => json::text(cursor).map(|cursor| Some(cursor.into_owned())).ok_or_else(bad),
+    }
+}
+
+fn wants_tools(params: Option<&Bytes>) -> Option<bool> {
+    let filter = json::members(params?).ok()?.get("notifications").ok()??;
+    let filter = json::members(filter.get().as_bytes()).ok()?;
+    match filter.get("toolsListChanged").ok()?.map(serde_json::value::RawValue::get) {
+        Some("true") => Some(true),
+        None | Some("false") => Some(false),
+        Some(_) => None,
+    }
+}

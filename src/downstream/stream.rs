@@ -1,0 +1,138 @@
+//! The event stream of one exchange: what the hall says, comments in between, and the outcome as its last event.
+//!
+//! Not for: queues. The hall is asked only when the client's socket has room, so a slow client holds up its own stream.
+//! Invariants: no `id:`, no requests, and nothing after the outcome [R26, R27].
+
+use std::collections::VecDeque;
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Response};
+use tokio::time::Sleep;
+
+use crate::exchange::Event;
+use crate::wire::sse::{Frame, Head, KEEP_ALIVE, encode_message, frame_message};
+
+use super::answer::Asker;
+use super::body::Body;
+use super::running::Running;
+
+/// Up to here copying an event is cheaper than sending it in three chunks.
+const COPY_MAX: usize = 16 << 10;
+
+/// The events of one exchange as bytes.
+pub(super) struct Events {
+    source: Option<(Running, Asker)>,
+    queue: VecDeque<Bytes>,
+    silence: Pin<Box<Sleep>>,
+    keep_alive: Duration,
+    guards: Vec<Box<dyn Send>>,
+}
+
+// === impl Events ===
+
+impl Events {
+    /// Starts a stream.
+    pub(super) fn new(running: Running, asker: Asker, keep_alive: Duration) -> Self {
+        Self {
+            source: Some((running, asker)),
+            queue: VecDeque::new(),
+            silence: Box::pin(tokio::time::sleep(keep_alive)),
+            keep_alive,
+            guards: Vec::new(),
+        }
+    }
+
+    /// Queues a message in front of what follows.
+    pub(super) fn with_message(mut self, parts: &[Bytes]) -> Self {
+        self.push(parts);
+        self
+    }
+
+    /// Queues a comment in front of what follows.
+    pub(super) fn with_comment(mut self) -> Self {
+        self.queue.push_back(Bytes::from_static(KEEP_ALIVE));
+        self
+    }
+
+    /// Makes the response.
+    pub(super) fn respond(self) -> Response<Body> {
+        respond(Body::Events(Box::new(self)))
+    }
+
+    /// Says whether all has been handed over.
+    pub(super) fn is_over(&self) -> bool {
+        self.queue.is_empty() && self.source.is_none()
+    }
+
+    /// Polls for the next bytes.
+    pub(super) fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            if let Some(bytes) = self.queue.pop_front() {
+                self.silence.set(tokio::time::sleep(self.keep_alive));
+                return Poll::Ready(Some(bytes));
+            }
+            let Some((running, asker)) = &mut self.source else { return Poll::Ready(None) };
+            match running.poll_event(cx) {
+                Poll::Pending => {
+                    if self.silence.as_mut().poll(cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                    self.queue.push_back(Bytes::from_static(KEEP_ALIVE));
+                }
+                Poll::Ready(Some(Event::Done(outcome))) => {
+                    let parts = asker.render(outcome).parts;
+                    self.guards = running.take_guards();
+                    self.source = None;
+                    self.push(&parts);
+                }
+                Poll::Ready(Some(event)) => {
+                    if let Some(message) = asker.message(event) {
+                        self.push(&[message]);
+                    }
+                }
+                Poll::Ready(None) => {
+                    let farewell = asker.farewell();
+                    self.source = None;
+                    if let Some(farewell) = farewell {
+                        self.push(&[farewell]);
+                    }
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, parts: &[Bytes]) {
+        self.queue.extend(event(parts));
+    }
+}
+
+/// Spells one event.
+pub(super) fn event(parts: &[Bytes]) -> Vec<Bytes> {
+    if parts.iter().map(Bytes::len).sum::<usize>() <= COPY_MAX {
+        let mut whole = BytesMut::new();
+        encode_message(Head::default(), parts, &mut whole);
+        return vec![whole.freeze()];
+    }
+    match frame_message(Head::default(), parts) {
+        Frame::Whole(whole) => vec![whole],
+        Frame::Around { head, tail } => {
+            let inner = parts.iter().filter(|part| !part.is_empty()).cloned();
+            std::iter::once(head).chain(inner).chain(std::iter::once(tail)).collect()
+        }
+    }
+}
+
+/// Makes an event-stream response [R25].
+pub(super) fn respond(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+}

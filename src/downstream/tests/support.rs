@@ -1,0 +1,383 @@
+//! A hall that does what a tool's name says, and a client that shows bytes.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, broadcast, mpsc};
+
+use crate::clock::Clock;
+use crate::downstream::{Downstream, DownstreamSettings};
+use crate::exchange::{
+    Answer, Call, Caller, Discovery, Endpoint, Event, Exchange, Handler, OwnerKey, ReasonCode, Reject, RejectKind,
+    Reply, ToolsPage,
+};
+use crate::id::PrincipalId;
+use crate::identity::Credential;
+use crate::net::{Listener, Slots};
+use crate::runtime::{Drain, Tasks};
+use crate::wire::jsonrpc::{RequestId, Response};
+use crate::wire::mcp::Era;
+
+pub(super) const LEGACY: &str = "Host: localhost\r\nx-api-key: alice\r\nContent-Type: application/json\r\n";
+
+/// What the hall has noticed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Noticed {
+    /// A call began.
+    Began(String),
+    /// A call's future or stream was dropped, or ended.
+    Gone(String),
+}
+
+/// Endpoint, owner, `Mcp-Param-*` and tool of an exchange.
+type Facts = (Endpoint, OwnerKey, Option<Vec<(String, String)>>, String);
+
+pub(super) struct Hall {
+    noticed: mpsc::Sender<Noticed>,
+    /// Opens the tool `gate`.
+    pub(super) gate: Arc<Notify>,
+    /// Tells all listeners of a change.
+    pub(super) changes: broadcast::Sender<()>,
+    /// The facts of the last exchange.
+    pub(super) last: Mutex<Option<Facts>>,
+}
+
+#[derive(Clone)]
+pub(super) struct Guest(PrincipalId);
+
+struct Witness(String, mpsc::Sender<Noticed>);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.1.try_send(Noticed::Gone(self.0.clone())).unwrap_or_default();
+    }
+}
+
+impl Caller for Guest {
+    fn principal(&self) -> &PrincipalId {
+        &self.0
+    }
+
+    fn serves(&self, endpoint: &Endpoint) -> bool {
+        match endpoint {
+            Endpoint::All => true,
+            Endpoint::Server(name) => name.as_str() == "s",
+        }
+    }
+
+    fn seen(&self, _: &Endpoint) -> u64 {
+        1
+    }
+}
+
+pub(super) const KINDS: [(&str, RejectKind, u16, i64); 9] = [
+    ("r-params", RejectKind::InvalidParams, 200, -32602),
+    ("r-header", RejectKind::HeaderMismatch, 400, -32020),
+    ("r-draining", RejectKind::Draining, 503, -31003),
+    ("r-limit", RejectKind::Limit, 200, -31000),
+    ("r-many", RejectKind::TooMany, 503, -31002),
+    ("r-unknown", RejectKind::UnknownTool, 200, -32602),
+    ("r-upstream", RejectKind::Upstream, 200, -32603),
+    ("r-timeout", RejectKind::UpstreamTimeout, 200, -32603),
+    ("r-method", RejectKind::MethodNotFound, 404, -32601),
+];
+
+fn answered(result: &str) -> Event {
+    let response = Box::new(Response::with_result(&RequestId::number(99), result.as_bytes()));
+    Event::Done(Ok(Answer::Upstream { response, era: Era::Legacy }))
+}
+
+fn note(method: &str, params: &str) -> Bytes {
+    Bytes::from(format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{params}}}"#))
+}
+
+impl Handler for Hall {
+    type Caller = Guest;
+
+    fn identify(&self, credential: &Credential) -> Result<Guest, Reject> {
+        let reject = |kind| Err(Reject::client(kind, "No", ReasonCode::Unauthenticated));
+        match credential {
+            Credential::ApiKey(key) if key.expose() == "nobody" => reject(RejectKind::NotMapped),
+            Credential::ApiKey(key) => Ok(Guest(PrincipalId::new(key.expose()))),
+            Credential::Malformed | Credential::None => reject(RejectKind::Unauthenticated),
+        }
+    }
+
+    fn call(self: &Arc<Self>, _: Guest, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
+        let hall = Arc::clone(self);
+        async move {
+            let name = match &exchange.call {
+                Call::Discover => {
+                    let instructions = Some("Be \"kind\"".to_owned());
+                    return Reply::once(Ok(Answer::Discovery(Discovery { instructions })));
+                }
+                Call::ListTools { cursor, .. } => {
+                    let tools = Bytes::from_static(br#"[{"name":"a","inputSchema":{}}]"#);
+                    let page = ToolsPage { tools, next_cursor: cursor.clone(), ttl_ms: 0, private: true };
+                    return Reply::once(Ok(Answer::Tools(page)));
+                }
+                Call::Listen(_) => "listen".to_owned(),
+                Call::CallTool(call) => call.params.name.clone(),
+            };
+            let headers = match &exchange.call {
+                Call::CallTool(call) => call.param_headers.clone(),
+                Call::Discover | Call::Listen(_) | Call::ListTools { .. } => None,
+            };
+            let facts = (exchange.endpoint, exchange.owner.key, headers, name.clone());
+            *hall.last.lock().unwrap() = Some(facts);
+            // The receiver lives until the changes are subscribed to: what is sent after `Began` is heard.
+            let changes = hall.changes.subscribe();
+            hall.noticed.try_send(Noticed::Began(name.clone())).unwrap();
+            let witness = Witness(name.clone(), hall.noticed.clone());
+            let reply = hall.play(&name, changes).await;
+            reply.with_guard(witness)
+        }
+    }
+}
+
+impl Hall {
+    async fn play(&self, name: &str, changes: broadcast::Receiver<()>) -> Reply {
+        if let Some((_, kind, ..)) = KINDS.iter().find(|(kind, ..)| *kind == name) {
+            return Reply::once(Err(Reject::client(*kind, "No", ReasonCode::BadRequest)));
+        }
+        if let Some(code) = name.strip_prefix("code") {
+            let response =
+                Response::with_error(None, format!(r#"{{"code":{code},"message":"m","data":{{}}}}"#).as_bytes());
+            return Reply::once(Ok(Answer::Upstream { response: Box::new(response), era: Era::Stateless }));
+        }
+        match name {
+            "listen" => Reply::events(Box::pin(futures_util::stream::unfold(changes, |mut changes| async move {
+                changes.recv().await.ok().map(|()| (Event::ToolsChanged, changes))
+            }))),
+            "hang" => std::future::pending().await,
+            "gate" => {
+                self.gate.notified().await;
+                let Event::Done(outcome) = answered(r#"{"content":[]}"#) else { panic!() };
+                Reply::once(outcome)
+            }
+            "chatty" => {
+                let gate = Arc::clone(&self.gate);
+                let before = [
+                    Event::Log(note("message", r#"{"level":"debug","data":1}"#)),
+                    Event::Progress(note("progress", r#"{"progressToken":"p","progress":1}"#)),
+                    Event::Log(note("message", r#"{"level":"error","data":"a\nb"}"#)),
+                ];
+                let done = futures_util::stream::once(async move {
+                    gate.notified().await;
+                    answered(r#"{"content":[]}"#)
+                });
+                Reply::events(Box::pin(futures_util::stream::iter(before).chain(done)))
+            }
+            _ => {
+                let Event::Done(outcome) =
+                    answered(r#"{"content":[],"structuredContent":{"big":12345678901234567890}}"#)
+                else {
+                    panic!()
+                };
+                Reply::once(outcome)
+            }
+        }
+    }
+}
+
+/// A door that is open.
+pub(super) struct House {
+    pub(super) hall: Arc<Hall>,
+    pub(super) noticed: mpsc::Receiver<Noticed>,
+    pub(super) door: Downstream<Hall>,
+    pub(super) address: SocketAddr,
+    pub(super) drain: Drain,
+    pub(super) clock: Clock,
+    tasks: Tasks,
+}
+
+impl House {
+    pub(super) fn open() -> Self {
+        Self::with(DownstreamSettings::default())
+    }
+
+    pub(super) fn with(settings: DownstreamSettings) -> Self {
+        let (sender, noticed) = mpsc::channel(256);
+        let (changes, _) = broadcast::channel(16);
+        let hall = Arc::new(Hall { noticed: sender, gate: Arc::default(), changes, last: Mutex::default() });
+        let (tasks, drain, clock) = (Tasks::new(), Drain::new(), Clock::manual());
+        let door = Downstream::new(settings, Arc::clone(&hall), tasks.clone(), drain.clone(), clock.clone());
+        let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), Slots::new(64)).unwrap();
+        let address = listener.address();
+        let serving = door.clone();
+        tasks.spawn("accept", async move { serving.serve(listener).await });
+        Self { hall, noticed, door, address, drain, clock, tasks }
+    }
+
+    pub(super) async fn connect(&self) -> Client {
+        Client { stream: TcpStream::connect(self.address).await.unwrap(), seen: Vec::new() }
+    }
+
+    /// One request on a connection of its own.
+    pub(super) async fn ask(&self, verb: &str, path: &str, headers: &str, body: &str) -> Got {
+        self.connect().await.ask(verb, path, headers, body).await
+    }
+
+    /// One POST to `/mcp` with these headers.
+    pub(super) async fn post(&self, headers: &str, body: &str) -> Got {
+        self.ask("POST", "/mcp", headers, body).await
+    }
+
+    /// Opens a legacy session; returns the headers that go with it.
+    pub(super) async fn session(&self, version: &str) -> String {
+        let got = self.post(LEGACY, &initialize(&format!("\"{version}\""))).await;
+        assert_eq!(got.status, 200, "{got:?}");
+        format!("{LEGACY}Mcp-Session-Id: {}\r\n", got.header("mcp-session-id").unwrap())
+    }
+
+    pub(super) async fn expect(&mut self, noticed: Noticed) {
+        assert_eq!(self.noticed.recv().await.unwrap(), noticed);
+    }
+
+    pub(super) async fn began(&mut self, name: &str) {
+        self.expect(Noticed::Began(name.to_owned())).await;
+    }
+
+    pub(super) async fn gone(&mut self, name: &str) {
+        self.expect(Noticed::Gone(name.to_owned())).await;
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.tasks.cancel();
+    }
+}
+
+pub(super) fn initialize(version: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":"i","method":"initialize","params":{{"protocolVersion":{version},"capabilities":{{}},"clientInfo":{{"name":"c"}}}}}}"#
+    )
+}
+
+pub(super) const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+/// The headers of a stateless request.
+pub(super) fn modern(method: &str, name: Option<&str>) -> String {
+    let name = name.map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
+    format!("{LEGACY}MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}")
+}
+
+/// The body of a stateless call.
+pub(super) fn call(id: &str, tool: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{{META},"name":"{tool}"}}}}"#)
+}
+
+/// The body of a legacy call.
+pub(super) fn legacy_call(id: &str, tool: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}"}}}}"#)
+}
+
+/// A response.
+#[derive(Debug)]
+pub(super) struct Got {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: String,
+}
+
+impl Got {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|err| panic!("{err}: {self:?}"))
+    }
+
+    /// The status and the error's code.
+    pub(super) fn code(&self) -> (u16, i64) {
+        (self.status, self.json()["error"]["code"].as_i64().unwrap_or_default())
+    }
+
+    /// The messages of an event stream that has ended.
+    pub(super) fn events(&self) -> Vec<Value> {
+        let blocks = self.body.split("\n\n").filter_map(|block| block.strip_prefix("event: message\ndata: "));
+        blocks.map(|data| serde_json::from_str(&data.replace("\ndata: ", "\n")).unwrap()).collect()
+    }
+}
+
+/// A connection.
+pub(super) struct Client {
+    pub(super) stream: TcpStream,
+    seen: Vec<u8>,
+}
+
+impl Client {
+    pub(super) async fn send(&mut self, verb: &str, path: &str, headers: &str, body: &str) {
+        let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        self.raw(&format!("{verb} {path} HTTP/1.1\r\n{headers}{length}\r\n{body}")).await;
+    }
+
+    pub(super) async fn raw(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    pub(super) async fn ask(&mut self, verb: &str, path: &str, headers: &str, body: &str) -> Got {
+        self.send(verb, path, headers, body).await;
+        self.response().await
+    }
+
+    pub(super) async fn response(&mut self) -> Got {
+        let (status, headers) = self.head().await;
+        let mut got = Got { status, headers, body: String::new() };
+        if let Some(length) = got.header("content-length").map(|length| length.parse::<usize>().unwrap()) {
+            while self.seen.len() < length {
+                assert!(self.more().await, "cut off: {got:?}");
+            }
+            got.body = String::from_utf8(self.seen.drain(..length).collect()).unwrap();
+        } else if got.header("transfer-encoding").is_some() {
+            while let Some(chunk) = self.chunk().await {
+                got.body.push_str(&chunk);
+            }
+        }
+        got
+    }
+
+    pub(super) async fn head(&mut self) -> (u16, Vec<(String, String)>) {
+        let head = self.until(b"\r\n\r\n").await;
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let fields = lines.filter_map(|line| line.split_once(": "));
+        (status, fields.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect())
+    }
+
+    /// The next chunk of a chunked body, `None` at its end.
+    pub(super) async fn chunk(&mut self) -> Option<String> {
+        let size = self.until(b"\r\n").await;
+        let size = usize::from_str_radix(size.trim(), 16).unwrap();
+        while self.seen.len() < size + 2 {
+            assert!(self.more().await, "cut off in a chunk");
+        }
+        let chunk: Vec<u8> = self.seen.drain(..size + 2).take(size).collect();
+        (size > 0).then(|| String::from_utf8(chunk).unwrap())
+    }
+
+    /// Says whether the peer has closed.
+    pub(super) async fn closed(&mut self) -> bool {
+        self.seen.is_empty() && !self.more().await
+    }
+
+    async fn until(&mut self, mark: &[u8]) -> String {
+        loop {
+            if let Some(at) = self.seen.windows(mark.len()).position(|window| window == mark) {
+                return String::from_utf8(self.seen.drain(..at + mark.len()).collect()).unwrap();
+            }
+            assert!(self.more().await, "closed after {:?}", String::from_utf8_lossy(&self.seen));
+        }
+    }
+
+    async fn more(&mut self) -> bool {
+        self.stream.read_buf(&mut self.seen).await.unwrap_or(0) > 0
+    }
+}

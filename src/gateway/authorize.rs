@@ -1,0 +1,46 @@
+//! May this call happen? Decided anew on each round, from the state at this moment [POL-12].
+
+use crate::exchange::Caller as _;
+use crate::exchange::{ReasonCode, Reject, RejectKind, UpstreamCall};
+use crate::policy::{Action, Denial, Permitted};
+
+use super::Gateway;
+use super::inspect::open_state;
+use super::resolve::Resolved;
+
+/// A permitted call and what ends it early.
+#[derive(Debug)]
+pub(super) struct Authorized {
+    pub(super) server: crate::id::UpstreamName,
+    pub(super) call: Permitted<UpstreamCall>,
+    pub(super) cancel: tokio_util::sync::CancellationToken,
+}
+
+/// Asks policy; the only way to a [`Permitted`] call.
+pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authorized, Reject> {
+    let request_state = open_state(gateway, &resolved)?;
+    let Resolved { caller, entry, call, client, owner, cancel } = resolved;
+    let action = Action { server: &entry.server, shown: &entry.shown, full: &entry.full };
+    let upstream = UpstreamCall {
+        call,
+        original: entry.original.clone(),
+        header_params: entry.header_params.clone(),
+        client,
+        owner,
+        principal: caller.principal().clone(),
+        request_state,
+    };
+    let call = caller.subject().decide(&action).permit(upstream).map_err(|denial| {
+        Reject::unknown_tool(match denial {
+            Denial::Excluded => ReasonCode::Excluded,
+            Denial::NotAllowed => ReasonCode::NotAllowed,
+            Denial::ServerNotGranted => ReasonCode::ServerNotGranted,
+        })
+    })?;
+    Ok(Authorized { server: entry.server.clone(), call, cancel })
+}
+
+/// The refusal of a `requestState` that is not ours, not this call's, or too old [R92].
+pub(super) fn bad_state() -> Reject {
+    Reject::client(RejectKind::InvalidParams, "requestState is not valid here, or has expired", ReasonCode::BadRequest)
+}

@@ -1,0 +1,102 @@
+//! `tools/list`: answered from the view, without a server.
+
+use std::time::Duration;
+
+use crate::catalog::{Cursor, Shape};
+use crate::exchange::{Answer, Caller as _, Endpoint, Outcome, ReasonCode, Reject, RejectKind, Told, ToolsPage};
+use crate::upstream::Phase;
+
+use super::Gateway;
+use super::identify::{Identified, scope};
+
+const PURPOSE: &str = "tools/list cursor";
+/// How long a cursor is good for.
+const CURSOR_SECS: u64 = 3_600;
+
+/// Answers a list, after the first lists of servers still starting have come or their time is over [TRN-8].
+pub(super) async fn list(
+    gateway: &Gateway,
+    caller: Identified,
+    endpoint: &Endpoint,
+    shape: Shape,
+    cursor: Option<String>,
+    told: &Told,
+) -> Outcome {
+    let caller = wait_for_first_lists(gateway, caller, endpoint).await;
+    let fingerprint = caller.seen(endpoint);
+    let from = match cursor {
+        None => 0,
+        Some(cursor) => open(gateway, &caller, &cursor, fingerprint)?,
+    };
+    let page = caller.view().page(scope(endpoint), shape, caller.mask(), from, gateway.settings.list_page_bytes);
+    let next_cursor = page.next.map(|index| seal(gateway, &caller, index, fingerprint)).transpose()?;
+    if next_cursor.is_none() {
+        told.update(fingerprint);
+    }
+    Ok(Answer::Tools(ToolsPage { tools: page.tools, next_cursor, ttl_ms: 0, private: true }))
+}
+
+fn open(gateway: &Gateway, caller: &Identified, cursor: &str, fingerprint: u64) -> Result<usize, Reject> {
+    gateway
+        .seal
+        .open(PURPOSE, caller.principal().as_str(), gateway.clock.unix_secs(), cursor)
+        .ok()
+        .and_then(|bytes| Cursor::decode(&bytes))
+        .filter(|cursor| cursor.fingerprint == fingerprint)
+        .and_then(|cursor| usize::try_from(cursor.index).ok())
+        .ok_or_else(|| Reject::client(RejectKind::InvalidParams, "Invalid cursor", ReasonCode::BadRequest))
+}
+
+fn seal(gateway: &Gateway, caller: &Identified, index: usize, fingerprint: u64) -> Result<String, Reject> {
+    let cursor = Cursor { index: index as u64, fingerprint };
+    let expires = gateway.clock.unix_secs() + CURSOR_SECS;
+    gateway
+        .seal
+        .seal(PURPOSE, caller.principal().as_str(), expires, &cursor.encode())
+        .map_err(|err| Reject::upstream(RejectKind::Upstream, "the gateway cannot seal a cursor", err.to_string()))
+}
+
+/// Waits for the servers this path names that are starting and have never listed; failed ones are not waited for.
+pub(super) async fn wait_for_first_lists(gateway: &Gateway, caller: Identified, endpoint: &Endpoint) -> Identified {
+    let starting = |caller: &Identified| {
+        gateway.targets.iter().any(|server| {
+            let named = match endpoint {
+                Endpoint::All => true,
+                Endpoint::Server(name) => name == server.name(),
+            };
+            let status = server.status();
+            named
+                && caller.granted().contains(server.name())
+                && status.tools.is_none()
+                && status.phase == Phase::Starting
+        })
+    };
+    if !starting(&caller) && !is_behind(gateway, &caller) {
+        return caller;
+    }
+    let generation = caller.generation();
+    let wait = async {
+        let mut news = gateway.targets.news();
+        while starting(&caller) {
+            if news.changed().await.is_err() {
+                return;
+            }
+        }
+        settle(gateway, generation).await;
+    };
+    let limit: Duration = gateway.settings.first_list_wait;
+    if tokio::time::timeout(limit, wait).await.is_err() {
+        tracing::debug!("a list does not wait any longer for servers that are starting");
+    }
+    caller.renewed(gateway)
+}
+
+/// Says whether a server has listed that the caller's snapshot does not know yet.
+fn is_behind(gateway: &Gateway, caller: &Identified) -> bool {
+    caller.generation() == 0 && gateway.targets.iter().any(|server| server.status().tools.is_some())
+}
+
+/// Waits until the snapshot has caught up with the news.
+async fn settle(gateway: &Gateway, generation: u64) {
+    gateway.changed_since(generation).await;
+}

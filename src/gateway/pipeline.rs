@@ -1,0 +1,109 @@
+//! The gateway: the rooms in order, one line each.
+//!
+//! Not for: logic; each room has its own file. Invariant: a tool call reaches a server only as the `Permitted` value that
+//! `authorize` made, on this round, from the state at that moment [POL-12].
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::exchange::{Answer, Call, Discovery, Exchange, Handler, Reject, Reply};
+use crate::identity::Credential;
+use crate::runtime::Tasks;
+use crate::seal::{Seal, SealError};
+use crate::upstream::TargetSet;
+
+use super::identify::Identified;
+use super::{GatewaySettings, Snapshot, authorize, dispatch, inspect, list, listen, resolve};
+
+/// The hall. It is a [`Handler`].
+pub struct Gateway {
+    pub(super) settings: Arc<GatewaySettings>,
+    pub(super) targets: Arc<TargetSet>,
+    pub(super) snapshot: ArcSwap<Snapshot>,
+    pub(super) published: watch::Sender<u64>,
+    pub(super) seal: Seal,
+    pub(super) clock: Clock,
+}
+
+impl Gateway {
+    /// Builds the hall with an empty catalog and starts its refresh; servers are started by the caller.
+    ///
+    /// # Errors
+    /// The machine gives no randomness.
+    pub fn new(
+        settings: GatewaySettings,
+        targets: Arc<TargetSet>,
+        tasks: &Tasks,
+        clock: Clock,
+    ) -> Result<Arc<Self>, SealError> {
+        let settings = Arc::new(settings);
+        let snapshot = ArcSwap::from_pointee(Snapshot::build(&settings, &targets, 0));
+        let seal = Seal::new()?;
+        let published = watch::Sender::new(0);
+        let gateway = Arc::new(Self { settings, targets, snapshot, published, seal, clock });
+        tasks.spawn("refresh the snapshot", Arc::clone(&gateway).refresh());
+        Ok(gateway)
+    }
+
+    /// Returns the servers, for status.
+    #[must_use]
+    pub fn targets(&self) -> &TargetSet {
+        &self.targets
+    }
+
+    /// Returns the snapshot in force, for status.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// Waits until a snapshot newer than `generation` is in force.
+    pub async fn changed_since(&self, generation: u64) {
+        // The sender lives as long as `self`.
+        let _published = self.published.subscribe().wait_for(|now| *now > generation).await.is_ok();
+    }
+
+    /// One tool call: resolve → authorize → dispatch → inspect.
+    async fn call_tool(&self, caller: Identified, exchange: Exchange) -> Result<Reply, Reject> {
+        let resolved = resolve::resolve(self, caller, exchange).await?;
+        let inspection = inspect::Inspection::of(&resolved);
+        let permitted = authorize::authorize(self, resolved)?;
+        let reply = dispatch::dispatch(self, permitted).await;
+        Ok(inspection.inspect(self, reply))
+    }
+}
+
+impl Handler for Gateway {
+    type Caller = Identified;
+
+    fn identify(&self, credential: &Credential) -> Result<Identified, Reject> {
+        Identified::of(self, credential)
+    }
+
+    fn call(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
+        let gateway = Arc::clone(self);
+        async move {
+            match exchange.call {
+                Call::CallTool(_) => {
+                    gateway.call_tool(caller, exchange).await.unwrap_or_else(|reject| Reply::once(Err(reject)))
+                }
+                Call::Discover => Reply::once(Ok(Answer::Discovery(Discovery::default()))),
+                Call::Listen(wanted) => listen::listen(gateway, &caller, exchange.endpoint, wanted),
+                Call::ListTools { cursor, told } => {
+                    let shape = exchange.client.version.into();
+                    Reply::once(list::list(&gateway, caller, &exchange.endpoint, shape, cursor, &told).await)
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").field("targets", &self.targets).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,23 @@
+//! In the background: news of servers become a new snapshot, and a new snapshot is told to all who wait.
+
+use std::sync::Arc;
+
+use super::{Gateway, Snapshot};
+
+impl Gateway {
+    /// Rebuilds and publishes the snapshot whenever something has happened to a server.
+    pub(super) async fn refresh(self: Arc<Self>) {
+        let mut news = self.targets.news();
+        news.mark_changed();
+        while news.changed().await.is_ok() {
+            let old = self.snapshot.load();
+            let next = Snapshot::build(&self.settings, &self.targets, old.generation() + 1);
+            for warning in next.warnings().iter().filter(|warning| !old.warnings().contains(warning)) {
+                tracing::warn!(%warning, "a tool is left out");
+            }
+            let generation = next.generation();
+            self.snapshot.store(Arc::new(next));
+            self.published.send_replace(generation);
+        }
+    }
+}

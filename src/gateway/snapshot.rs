@@ -1,0 +1,104 @@
+//! Everything a request is judged by, published whole and under one number.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::catalog::{Catalog, HeaderRule, ServerTools, View, Warning};
+use crate::id::{PrincipalId, UpstreamName};
+use crate::policy::{Action, Decision, Profile, Subject};
+use crate::upstream::TargetSet;
+
+use super::GatewaySettings;
+
+/// One state of the world.
+#[derive(Debug)]
+pub struct Snapshot {
+    generation: u64,
+    principals: HashMap<PrincipalId, Arc<Audience>>,
+    nobody: Arc<Audience>,
+    warnings: Vec<Warning>,
+}
+
+/// Principals that may see the same share one audience and its view (design §12a).
+#[derive(Debug)]
+pub(super) struct Audience {
+    granted: BTreeSet<UpstreamName>,
+    profile: Option<Arc<Profile>>,
+    view: View,
+}
+
+impl Snapshot {
+    /// Builds a snapshot from the settings and the servers' last good lists.
+    #[must_use]
+    pub fn build(settings: &GatewaySettings, targets: &TargetSet, generation: u64) -> Self {
+        let lists: Vec<ServerTools> = targets
+            .iter()
+            .filter_map(|server| {
+                let headers = if server.is_http() { HeaderRule::Check } else { HeaderRule::Ignore };
+                server.status().tools.map(|tools| ServerTools { server: server.name().clone(), tools, headers })
+            })
+            .collect();
+        let catalog = Catalog::merge(&lists, settings.name_budget);
+        let mut audiences: Vec<Arc<Audience>> = Vec::new();
+        let principals = settings
+            .principals
+            .iter()
+            .map(|principal| {
+                let known = audiences.iter().find(|audience| {
+                    audience.granted == principal.granted && same(&audience.profile, &principal.profile)
+                });
+                let audience = known.cloned().unwrap_or_else(|| {
+                    let new = Arc::new(Audience::build(&catalog, principal.granted.clone(), principal.profile.clone()));
+                    audiences.push(Arc::clone(&new));
+                    new
+                });
+                (principal.id.clone(), audience)
+            })
+            .collect();
+        let nobody = Arc::new(Audience::build(&Catalog::default(), BTreeSet::new(), None));
+        Self { generation, principals, nobody, warnings: catalog.warnings }
+    }
+
+    /// Returns the snapshot's number.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Returns what was left out of the catalog.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// Returns the audience of a principal; one that is not configured sees nothing.
+    pub(super) fn audience(&self, principal: &PrincipalId) -> Arc<Audience> {
+        Arc::clone(self.principals.get(principal).unwrap_or(&self.nobody))
+    }
+}
+
+impl Audience {
+    fn build(catalog: &Catalog, granted: BTreeSet<UpstreamName>, profile: Option<Arc<Profile>>) -> Self {
+        let subject = Subject { granted: &granted, profile: profile.as_deref() };
+        let view = View::build(catalog, |entry| {
+            subject.decide(&Action { server: &entry.server, shown: &entry.shown, full: &entry.full }) == Decision::Allow
+        });
+        Self { view, granted, profile }
+    }
+
+    pub(super) const fn view(&self) -> &View {
+        &self.view
+    }
+
+    pub(super) fn subject(&self) -> Subject<'_> {
+        Subject { granted: &self.granted, profile: self.profile.as_deref() }
+    }
+}
+
+fn same(one: &Option<Arc<Profile>>, two: &Option<Arc<Profile>>) -> bool {
+    match (one, two) {
+        (Some(one), Some(two)) => Arc::ptr_eq(one, two),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}

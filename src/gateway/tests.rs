@@ -1,0 +1,1 @@
+//! The hall, driven at `Handler::call`.

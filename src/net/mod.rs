@@ -1,0 +1,11 @@
+//! Sockets: listeners for the doors, and the client the back door speaks HTTP with.
+//!
+//! Not for: protocol. Invariant: nothing here knows what a byte means.
+
+mod client;
+mod listen;
+#[cfg(test)]
+pub(crate) mod script;
+
+pub use client::{HttpClient, SendError};
+pub use listen::{Connection, Listener, Slots};

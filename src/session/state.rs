@@ -1,0 +1,159 @@
+//! One legacy session: who opened it, what it has in flight, when it was last used.
+//!
+//! Invariants: an id is in flight at most once; a call or a stream in flight keeps the session from being idle.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, Moment};
+use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Told};
+use crate::id::{PrincipalId, SessionId};
+use crate::wire::jsonrpc::RequestId;
+
+/// A legacy client's session.
+#[derive(Debug)]
+pub struct Session {
+    /// Its id, a secret between this client and us.
+    pub id: SessionId,
+    /// Its number in this process, never reused.
+    pub number: u64,
+    /// Who opened it; nobody else may use it.
+    pub principal: PrincipalId,
+    /// On which path.
+    pub endpoint: Endpoint,
+    /// What the client said of itself, with the version agreed on.
+    pub client: ClientFacts,
+    /// What the client was told last of its tools.
+    pub told: Told,
+    /// Cancelled when the session ends.
+    pub ended: CancellationToken,
+    pub(super) last_used: AtomicU64,
+    pub(super) clock: Clock,
+    pub(super) live: Mutex<Live>,
+}
+
+/// What is in flight.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    calls: HashMap<RequestId, CancellationToken>,
+    stream: Option<(u64, CancellationToken)>,
+    streams_opened: u64,
+}
+
+/// A request in flight; its id is free again when this is dropped.
+#[derive(Debug)]
+pub struct CallGuard {
+    session: Arc<Session>,
+    id: RequestId,
+    token: CancellationToken,
+}
+
+/// The session's newest GET stream.
+#[derive(Debug)]
+pub struct StreamGuard {
+    session: Arc<Session>,
+    number: u64,
+    token: CancellationToken,
+}
+
+// === impl Session ===
+
+impl Session {
+    /// Takes a request's id; `None` if it is in flight already.
+    #[must_use]
+    pub fn begin(self: &Arc<Self>, id: &RequestId) -> Option<CallGuard> {
+        let token = self.ended.child_token();
+        match self.live().calls.entry(id.clone()) {
+            Entry::Occupied(_) => return None,
+            Entry::Vacant(place) => place.insert(token.clone()),
+        };
+        Some(CallGuard { session: Arc::clone(self), id: id.clone(), token })
+    }
+
+    /// Cancels the request of that id, type and spelling exact; says whether there was one [IDS].
+    pub fn cancel(&self, id: &RequestId) -> bool {
+        let token = self.live().calls.get(id).cloned();
+        token.is_some_and(|token| {
+            token.cancel();
+            true
+        })
+    }
+
+    /// Opens the GET stream; the one before is closed [FC-SES-06].
+    #[must_use]
+    pub fn open_stream(self: &Arc<Self>) -> StreamGuard {
+        let token = self.ended.child_token();
+        let mut live = self.live();
+        live.streams_opened += 1;
+        let number = live.streams_opened;
+        let before = live.stream.replace((number, token.clone()));
+        drop(live);
+        if let Some((_, before)) = before {
+            before.cancel();
+        }
+        StreamGuard { session: Arc::clone(self), number, token }
+    }
+
+    /// Returns the owner of the server-side state this session opens.
+    #[must_use]
+    pub fn owner(&self) -> Owner {
+        Owner { key: OwnerKey::Session(self.number), ended: self.ended.clone() }
+    }
+
+    pub(super) fn touch(&self) {
+        self.last_used.store(self.clock.now().as_millis(), Ordering::Relaxed);
+    }
+
+    pub(super) fn is_idle(&self, now: Moment, limit: Duration) -> bool {
+        let live = self.live();
+        let still = live.calls.is_empty() && live.stream.is_none();
+        still && now.since(Moment::from_millis(self.last_used.load(Ordering::Relaxed))) >= limit
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl CallGuard ===
+
+impl CallGuard {
+    /// Returns the token that is cancelled by `notifications/cancelled` or with the session.
+    #[must_use]
+    pub const fn token(&self) -> &CancellationToken {
+        &self.token
+    }
+}
+
+impl Drop for CallGuard {
+    fn drop(&mut self) {
+        self.session.live().calls.remove(&self.id);
+        self.session.touch();
+    }
+}
+
+// === impl StreamGuard ===
+
+impl StreamGuard {
+    /// Returns the token that is cancelled by a newer stream or with the session.
+    #[must_use]
+    pub const fn token(&self) -> &CancellationToken {
+        &self.token
+    }
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        let mut live = self.session.live();
+        if live.stream.as_ref().is_some_and(|(number, _)| *number == self.number) {
+            live.stream = None;
+        }
+        drop(live);
+        self.session.touch();
+    }
+}

@@ -1,0 +1,286 @@
+//! All legacy sessions of the process.
+//!
+//! Invariants: a session is found only by the principal and on the path that opened it; nothing hands out a reference
+//! into the map; whoever removes a session cancels its `ended` and gives its place back, once.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dashmap::DashMap;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, Moment};
+use crate::exchange::{ClientFacts, Endpoint, Told};
+use crate::id::{PrincipalId, SessionId};
+use crate::seal;
+
+use super::Session;
+
+/// How many sessions there may be, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionLimits {
+    /// The most in all.
+    pub max: usize,
+    /// The most of one principal.
+    pub per_principal_max: usize,
+    /// How long one may be idle.
+    pub idle: Duration,
+}
+
+/// What a session is made of.
+#[derive(Clone, Debug)]
+pub struct NewSession {
+    /// Who opens it.
+    pub principal: PrincipalId,
+    /// On which path.
+    pub endpoint: Endpoint,
+    /// What the client says of itself, with the version agreed on.
+    pub client: ClientFacts,
+    /// What the client can see now.
+    pub told: Told,
+}
+
+/// Why there is no new session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// The machine gives no random bytes.
+    #[error("no random bytes for a session id")]
+    Random,
+    /// Too many in all.
+    #[error("too many sessions")]
+    TooMany,
+    /// Too many of this principal.
+    #[error("too many sessions of this principal")]
+    TooManyOfPrincipal,
+}
+
+/// The store.
+#[derive(Debug)]
+pub struct SessionStore {
+    sessions: DashMap<SessionId, Arc<Session>>,
+    counts: Mutex<Counts>,
+    numbers: AtomicU64,
+    limits: SessionLimits,
+    clock: Clock,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    all: usize,
+    of: HashMap<PrincipalId, usize>,
+}
+
+// === impl SessionStore ===
+
+impl SessionStore {
+    /// Makes an empty store.
+    #[must_use]
+    pub fn new(limits: SessionLimits, clock: Clock) -> Self {
+        Self { sessions: DashMap::new(), counts: Mutex::default(), numbers: AtomicU64::new(0), limits, clock }
+    }
+
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// [`SessionError`]: a cap, or no randomness.
+    pub fn create(&self, new: NewSession) -> Result<Arc<Session>, SessionError> {
+        let id = URL_SAFE_NO_PAD.encode(seal::random::<32>().map_err(|_| SessionError::Random)?);
+        self.take_place(&new.principal)?;
+        let session = Arc::new(Session {
+            id: SessionId::new(&id),
+            number: self.numbers.fetch_add(1, Ordering::Relaxed) + 1,
+            principal: new.principal,
+            endpoint: new.endpoint,
+            client: new.client,
+            told: new.told,
+            ended: CancellationToken::new(),
+            last_used: AtomicU64::new(self.clock.now().as_millis()),
+            clock: self.clock.clone(),
+            live: Mutex::default(),
+        });
+        self.sessions.insert(session.id.clone(), Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// Finds a session and takes note of its use; one of another principal or path is as unknown [R37].
+    #[must_use]
+    pub fn get(&self, id: &SessionId, principal: &PrincipalId, endpoint: &Endpoint) -> Option<Arc<Session>> {
+        let found = self.sessions.get(id)?;
+        if found.principal != *principal || found.endpoint != *endpoint {
+            tracing::info!(session = ?id, %principal, "a session id of another principal or path was presented");
+            return None;
+        }
+        // Under the shard's lock, so that a reaper either sees this use or has been first.
+        found.touch();
+        Some(Arc::clone(&found))
+    }
+
+    /// Ends a session; says whether it was this call that did.
+    pub fn remove(&self, session: &Session) -> bool {
+        let Some((_, session)) = self.sessions.remove(&session.id) else { return false };
+        self.end(&session);
+        true
+    }
+
+    /// Ends the sessions that are idle at `now`; returns how many.
+    pub fn reap(&self, now: Moment) -> usize {
+        let idle: Vec<SessionId> = self
+            .sessions
+            .iter()
+            .filter(|session| session.is_idle(now, self.limits.idle))
+            .map(|session| session.id.clone())
+            .collect();
+        let mut ended = 0;
+        for id in idle {
+            if let Some((_, session)) =
+                self.sessions.remove_if(&id, |_, session| session.is_idle(now, self.limits.idle))
+            {
+                self.end(&session);
+                ended += 1;
+            }
+        }
+        ended
+    }
+
+    /// Ends all sessions.
+    pub fn clear(&self) {
+        let all: Vec<Arc<Session>> = self.sessions.iter().map(|session| Arc::clone(&session)).collect();
+        for session in all {
+            self.remove(&session);
+        }
+    }
+
+    /// Says how many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Says whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    fn take_place(&self, principal: &PrincipalId) -> Result<(), SessionError> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.all >= self.limits.max {
+            return Err(SessionError::TooMany);
+        }
+        let mine = counts.of.entry(principal.clone()).or_default();
+        if *mine >= self.limits.per_principal_max {
+            return Err(SessionError::TooManyOfPrincipal);
+        }
+        *mine += 1;
+        counts.all += 1;
+        Ok(())
+    }
+
+    fn end(&self, session: &Session) {
+        session.ended.cancel();
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.all = counts.all.saturating_sub(1);
+        if let Some(mine) = counts.of.get_mut(&session.principal) {
+            *mine = mine.saturating_sub(1);
+            if *mine == 0 {
+                counts.of.remove(&session.principal);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+
+    use super::{NewSession, SessionError, SessionLimits, SessionStore};
+    use crate::clock::Clock;
+    use crate::exchange::{ClientFacts, Endpoint, Told};
+    use crate::id::{PrincipalId, SessionId, UpstreamName};
+    use crate::wire::jsonrpc::RequestId;
+    use crate::wire::mcp::ProtocolVersion;
+
+    fn new(principal: &str) -> NewSession {
+        let version = ProtocolVersion::V2025_11_25;
+        NewSession {
+            principal: PrincipalId::new(principal),
+            endpoint: Endpoint::All,
+            client: ClientFacts { version, info: None, capabilities: Bytes::from_static(b"{}") },
+            told: Told::default(),
+        }
+    }
+
+    fn store(clock: &Clock) -> SessionStore {
+        SessionStore::new(SessionLimits { max: 3, per_principal_max: 2, idle: Duration::from_secs(10) }, clock.clone())
+    }
+
+    /// [R34, R37, FC-AUT-07]
+    #[test]
+    fn only_its_principal_on_its_path_finds_a_session() {
+        let store = store(&Clock::manual());
+        let session = store.create(new("alice")).unwrap();
+        assert_eq!(session.id.as_str().len(), 43);
+        let (alice, bob) = (PrincipalId::new("alice"), PrincipalId::new("bob"));
+        assert!(store.get(&session.id, &alice, &Endpoint::All).is_some());
+        assert!(store.get(&session.id, &bob, &Endpoint::All).is_none());
+        let other = Endpoint::Server(UpstreamName::new("s").unwrap());
+        assert!(store.get(&session.id, &alice, &other).is_none());
+        assert!(store.get(&SessionId::new("x"), &alice, &Endpoint::All).is_none());
+    }
+
+    /// [FC-SES-04]
+    #[test]
+    fn caps_hold_and_places_come_back() {
+        let store = store(&Clock::manual());
+        let first = store.create(new("alice")).unwrap();
+        store.create(new("alice")).unwrap();
+        assert_eq!(store.create(new("alice")).err(), Some(SessionError::TooManyOfPrincipal));
+        store.create(new("bob")).unwrap();
+        assert_eq!(store.create(new("carol")).err(), Some(SessionError::TooMany));
+        assert!(store.remove(&first));
+        assert!(!store.remove(&first));
+        assert!(first.ended.is_cancelled());
+        store.create(new("carol")).unwrap();
+        store.clear();
+        assert!(store.is_empty());
+    }
+
+    #[test]
+    fn what_has_work_in_flight_is_not_idle() {
+        let clock = Clock::manual();
+        let store = store(&clock);
+        let session = store.create(new("alice")).unwrap();
+        let call = session.begin(&RequestId::number(1)).unwrap();
+        assert!(session.begin(&RequestId::number(1)).is_none());
+        let (old, newest) = (session.open_stream(), session.open_stream());
+        assert!(old.token().is_cancelled() && !newest.token().is_cancelled());
+        clock.advance(Duration::from_secs(60));
+        drop(old);
+        for guard in [Box::new(call) as Box<dyn std::any::Any>, Box::new(newest)] {
+            assert_eq!(store.reap(clock.now()), 0);
+            drop(guard);
+        }
+        assert_eq!(store.reap(clock.now()), 0);
+        clock.advance(Duration::from_secs(10));
+        assert_eq!(store.reap(clock.now()), 1);
+        assert!(session.ended.is_cancelled());
+    }
+
+    /// [FC-IDS-01]
+    #[test]
+    fn cancel_is_exact_in_type() {
+        let store = store(&Clock::manual());
+        let session = store.create(new("alice")).unwrap();
+        let call = session.begin(&RequestId::number(0)).unwrap();
+        assert!(!session.cancel(&RequestId::from_raw(Bytes::from_static(b"\"0\"")).unwrap()));
+        assert!(!call.token().is_cancelled());
+        assert!(session.cancel(&RequestId::number(0)));
+        assert!(call.token().is_cancelled());
+    }
+}

@@ -1,0 +1,284 @@
+//! One request on its way: its response sorted into events for the client and the one answer.
+//!
+//! Not for: era-specific headers and session loss. Invariants: the answer is chosen by id; no task per call; a stream
+//! that ends without an answer is resumed where the server gave an id, and never sent again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+
+use crate::exchange::{Answer, Event, Outcome, Reject, Reply};
+use crate::upstream::link::{Outgoing, progress_value};
+use crate::wire::json;
+use crate::wire::jsonrpc::{Message, Notification, Request, RequestId, Response};
+use crate::wire::mcp::Era;
+
+use super::reader::EventReader;
+use super::session::{CancelGuard, Session, SessionLink};
+use super::stateless::StatelessLink;
+use super::target::{Answered, Content, Target, media_type, messages, snippet};
+
+const RESUMES_MAX: u32 = 3;
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// Whom a request was sent to.
+#[derive(Debug)]
+pub(super) enum Peer {
+    /// A legacy session, with the guard that cancels the request.
+    Session(Arc<SessionLink>, Arc<Session>, CancelGuard),
+    /// A stateless server.
+    Stateless(Arc<StatelessLink>),
+}
+
+/// One request that is waiting for its answer.
+#[derive(Debug)]
+pub(super) struct Call {
+    peer: Peer,
+    outgoing: Outgoing,
+    id: RequestId,
+    progress: Option<f64>,
+    /// An answer to another request was seen.
+    foreign: bool,
+    /// The beginning of something that was no message.
+    garbled: Option<String>,
+}
+
+/// A call whose answer comes as a stream.
+struct Flow {
+    call: Call,
+    reader: Box<EventReader>,
+    queue: VecDeque<Event>,
+    tries: u32,
+}
+
+// === impl Peer ===
+
+impl Peer {
+    fn target(&self) -> &Target {
+        match self {
+            Self::Session(link, ..) => link.target(),
+            Self::Stateless(link) => link.target(),
+        }
+    }
+
+    const fn era(&self) -> Era {
+        match self {
+            Self::Session(..) => Era::Legacy,
+            Self::Stateless(_) => Era::Stateless,
+        }
+    }
+
+    fn tools_changed(&self) {
+        match self {
+            Self::Session(link, ..) => link.tools_changed(),
+            Self::Stateless(link) => link.tools_changed(),
+        }
+    }
+
+    fn serve(&self, request: &Request) {
+        match self {
+            Self::Session(link, session, _) => link.serve(session, request),
+            Self::Stateless(link) => {
+                tracing::debug!(server = %link.target().name, "a request on a stateless stream is ignored");
+            }
+        }
+    }
+}
+
+// === impl Call ===
+
+impl Call {
+    pub(super) fn new(peer: Peer, outgoing: Outgoing, id: u64) -> Self {
+        Self { peer, outgoing, id: RequestId::number(id), progress: None, foreign: false, garbled: None }
+    }
+
+    /// Takes the request back, for another try on another session.
+    pub(super) fn take_back(self) -> Outgoing {
+        self.outgoing
+    }
+
+    /// Nothing is left to cancel.
+    pub(super) fn finish(&mut self) {
+        if let Peer::Session(_, _, guard) = &mut self.peer {
+            guard.disarm();
+        }
+    }
+
+    /// Ends the call with a refusal.
+    pub(super) fn refuse(mut self, reject: Reject) -> Reply {
+        self.finish();
+        Reply::once(Err(reject))
+    }
+
+    /// Makes the reply of a response; resolves when its first event is known.
+    pub(super) async fn reply(mut self, answered: Answered) -> Reply {
+        let Answered { status, content } = answered;
+        match content {
+            Content::Foreign(snippet) => {
+                let reject = self.peer.target().foreign(status, snippet);
+                self.refuse(reject)
+            }
+            Content::Messages(all) => {
+                let mut answer = None;
+                for message in all {
+                    if let Some(Event::Done(outcome)) = self.sort(message, !status.is_success()) {
+                        answer.get_or_insert(outcome);
+                    }
+                }
+                self.finish();
+                Reply::once(answer.unwrap_or_else(|| {
+                    let target = self.peer.target();
+                    Err(if self.foreign { target.foreign_id() } else { target.foreign(status, String::new()) })
+                }))
+            }
+            Content::Stream(reader) => Flow { call: self, reader, queue: VecDeque::new(), tries: 0 }.reply().await,
+        }
+    }
+
+    /// Sorts one message; returns what goes to the client.
+    fn sort(&mut self, message: Message, on_error_status: bool) -> Option<Event> {
+        match message {
+            Message::Request(request) => {
+                self.peer.serve(&request);
+                None
+            }
+            Message::Notification(notification) => self.notified(&notification),
+            Message::Response(response) if self.is_answer(&response, on_error_status) => {
+                let outcome: Outcome = Ok(Answer::Upstream { response: Box::new(response), era: self.peer.era() });
+                Some(Event::Done(outcome))
+            }
+            Message::Response(_) => {
+                self.foreign = true;
+                None
+            }
+        }
+    }
+
+    /// Whether a response is ours: by id, or an error of a server that could not read one (`"server-error"`: the Python
+    /// SDK 1.x on its own refusals).
+    fn is_answer(&self, response: &Response, on_error_status: bool) -> bool {
+        match &response.id {
+            Some(id) if *id == self.id => true,
+            Some(id) => on_error_status && response.error().is_some() && id.raw() == &b"\"server-error\""[..],
+            None => response.error().is_some(),
+        }
+    }
+
+    fn notified(&mut self, notification: &Notification) -> Option<Event> {
+        match notification.method.as_str() {
+            "notifications/progress" => self.progressed(notification),
+            "notifications/message" if matches!(self.outgoing, Outgoing::Call(_)) => {
+                Some(Event::Log(notification.raw.clone()))
+            }
+            "notifications/tools/list_changed" => {
+                self.peer.tools_changed();
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn progressed(&mut self, notification: &Notification) -> Option<Event> {
+        let members = json::members(notification.params.as_ref()?).ok()?;
+        let token = members.get("progressToken").ok()??;
+        let value = progress_value(notification)?;
+        let grows = self.progress.is_none_or(|last| value > last);
+        if token.get().as_bytes() != self.id.raw() || !grows {
+            tracing::debug!(server = %self.peer.target().name, "progress that is not ours or does not grow is dropped");
+            return None;
+        }
+        let event = self.outgoing.progress_for_client(notification)?;
+        self.progress = Some(value);
+        Some(Event::Progress(event))
+    }
+}
+
+// === impl Flow ===
+
+impl Flow {
+    async fn reply(mut self) -> Reply {
+        let first = self.next().await;
+        if let Event::Done(outcome) = first {
+            return Reply::once(outcome);
+        }
+        let rest = stream::unfold(Some(Box::new(self)), |state| async move {
+            let mut flow = state?;
+            let event = flow.next().await;
+            let state = (!matches!(event, Event::Done(_))).then_some(flow);
+            Some((event, state))
+        });
+        Reply::events(Box::pin(stream::iter([first]).chain(rest)))
+    }
+
+    async fn next(&mut self) -> Event {
+        loop {
+            if let Some(event) = self.queue.pop_front() {
+                if matches!(event, Event::Done(_)) {
+                    self.call.finish();
+                }
+                return event;
+            }
+            let why = match self.reader.next().await {
+                Ok(Some(event)) => {
+                    self.tries = 0;
+                    if let Some(data) = event.data.as_ref().filter(|_| event.is_message()) {
+                        self.take(data);
+                    }
+                    continue;
+                }
+                Ok(None) => "the event stream ended".to_owned(),
+                Err(super::reader::ReadError::Broken(why)) => why,
+                Err(err) => {
+                    let reject = self.call.peer.target().unreadable(&err);
+                    self.queue.push_back(Event::Done(Err(reject)));
+                    continue;
+                }
+            };
+            if let Err(reject) = self.resume(why).await {
+                self.queue.push_back(Event::Done(Err(reject)));
+            }
+        }
+    }
+
+    fn take(&mut self, data: &Bytes) {
+        match messages(data) {
+            Some(all) => {
+                for message in all {
+                    self.queue.extend(self.call.sort(message, false));
+                }
+            }
+            None => self.call.garbled = Some(snippet(data)),
+        }
+    }
+
+    /// Connects again where the server said how; else says that the outcome is unknown.
+    async fn resume(&mut self, why: String) -> Result<(), Reject> {
+        if let (Peer::Session(link, session, _), Some(last_id)) = (&self.call.peer, self.reader.place().last_id.clone())
+        {
+            while self.tries < RESUMES_MAX {
+                self.tries += 1;
+                let wanted = self.reader.place().retry.unwrap_or_default().min(RETRY_MAX);
+                tokio::time::sleep(wanted.max(link.target().pauses.after(self.tries))).await;
+                let Ok(response) = link.get(session, Some(&last_id)).await else { continue };
+                if response.status().is_server_error() {
+                    continue;
+                }
+                let stream = media_type(response.headers()).as_deref() == Some("text/event-stream");
+                if !response.status().is_success() || !stream {
+                    break;
+                }
+                self.reader.resume(response.into_body());
+                return Ok(());
+            }
+        }
+        let target = self.call.peer.target();
+        Err(match &self.call.garbled {
+            Some(garbled) => target.unknown_outcome(format!("{why}; among it: {garbled}")),
+            None if self.call.foreign => target.foreign_id(),
+            None => target.unknown_outcome(why),
+        })
+    }
+}

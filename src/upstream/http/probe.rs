@@ -1,0 +1,252 @@
+//! Which era a server speaks (protocol §2.8), and the two handshakes.
+//!
+//! Not for: keeping the finding. Invariant: an `initialize` is never answered by a probe's guess, and a recognised modern
+//! error never leads to one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+use serde_json::Value;
+
+use crate::exchange::Reject;
+use crate::runtime::Tasks;
+use crate::upstream::EraChoice;
+use crate::upstream::link::{StartError, Started, Want};
+use crate::wire::bridge;
+use crate::wire::jsonrpc::{ErrorObject, Message, RequestId, Response, code};
+use crate::wire::mcp::{Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST, name};
+
+use super::session::{Session, SessionLink};
+use super::stateless::{self, StatelessLink};
+use super::target::{ACCEPT_BOTH, Answered, Content, Target, messages, snippet};
+
+/// What a server says it has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) tools: bool,
+    pub(super) list_changed: bool,
+}
+
+/// What a request of the handshake was answered with.
+struct Asked {
+    status: StatusCode,
+    session_id: Option<HeaderValue>,
+    response: Option<Response>,
+    /// The beginning of the body, if it was no answer.
+    note: String,
+}
+
+enum Finding {
+    /// Not stateless, or not to be told; with the reason.
+    TryInitialize(String),
+    Stateless(Facts),
+}
+
+/// Opens a link in the era that is wanted.
+pub(super) async fn open(
+    target: Arc<Target>,
+    tasks: Tasks,
+    (choice, want): (EraChoice, Want),
+    probe_timeout: Duration,
+) -> Result<Started, StartError> {
+    match (choice, want) {
+        (EraChoice::Legacy, Want::Era(Era::Stateless)) => {
+            Err(StartError::Era(Era::Stateless, "configured as legacy".to_owned()))
+        }
+        (EraChoice::Stateless, Want::Era(Era::Legacy)) => {
+            Err(StartError::Era(Era::Legacy, "configured as stateless".to_owned()))
+        }
+        (EraChoice::Legacy | EraChoice::Auto, Want::Era(Era::Legacy)) | (EraChoice::Legacy, Want::Any) => {
+            legacy(target, tasks).await
+        }
+        (EraChoice::Stateless, Want::Any | Want::Era(Era::Stateless)) => {
+            let facts = match discover(&target, probe_timeout).await? {
+                Finding::Stateless(facts) => facts,
+                Finding::TryInitialize(why) => {
+                    tracing::warn!(server = %target.name, why, "configured as stateless, but server/discover says else");
+                    Facts { tools: true, list_changed: false }
+                }
+            };
+            Ok(stateless(target, tasks, facts))
+        }
+        (EraChoice::Auto, Want::Era(Era::Stateless)) => match discover(&target, probe_timeout).await? {
+            Finding::Stateless(facts) => Ok(stateless(target, tasks, facts)),
+            Finding::TryInitialize(why) => Err(StartError::Era(Era::Stateless, why)),
+        },
+        (EraChoice::Auto, Want::Any) => match discover(&target, probe_timeout).await? {
+            Finding::Stateless(facts) => Ok(stateless(target, tasks, facts)),
+            Finding::TryInitialize(probed) => legacy(target, tasks).await.map_err(|err| match err {
+                StartError::Era(_, why) => {
+                    StartError::Failed(format!("speaks no era: server/discover: {probed}; initialize: {why}"))
+                }
+                StartError::Failed(_) => err,
+            }),
+        },
+    }
+}
+
+fn stateless(target: Arc<Target>, tasks: Tasks, facts: Facts) -> Started {
+    let link = Arc::new(StatelessLink::new(target, tasks));
+    Started { link, tools: facts.tools, list_changed: facts.list_changed }
+}
+
+async fn legacy(target: Arc<Target>, tasks: Tasks) -> Result<Started, StartError> {
+    let (session, facts) = initialize(&target, &tasks, 1, 1).await?;
+    let link = Arc::new(SessionLink::new(target, tasks, session));
+    Ok(Started { link, tools: facts.tools, list_changed: facts.list_changed })
+}
+
+async fn discover(target: &Target, timeout: Duration) -> Result<Finding, StartError> {
+    let body = bridge::own_request(0, "server/discover", Era::Stateless, &bridge::server_info(), "");
+    let asked = match tokio::time::timeout(timeout, ask(target, stateless::headers("server/discover"), body, 0)).await {
+        Err(_) => return Ok(Finding::TryInitialize(format!("no answer within {} s", timeout.as_secs_f32()))),
+        Ok(asked) => asked?,
+    };
+    let Asked { status, response, note, .. } = asked;
+    let Some(response) = response else {
+        if status.is_server_error() {
+            return Err(failed_status(status, &note));
+        }
+        return Ok(Finding::TryInitialize(format!("HTTP {} {note}", status.as_u16())));
+    };
+    if let Some(result) = response.result() {
+        let result: Value = serde_json::from_slice(&result).unwrap_or_default();
+        return Ok(if lists_stateless(result.get("supportedVersions")) && status.is_success() {
+            Finding::Stateless(facts(&result))
+        } else {
+            Finding::TryInitialize(format!("does not list {STATELESS_LATEST}"))
+        });
+    }
+    let error = ErrorObject::read(&response.error().unwrap_or_default());
+    let data: Value = error.data.as_ref().and_then(|data| serde_json::from_str(data.get()).ok()).unwrap_or_default();
+    let modern = matches!(error.code, code::HEADER_MISMATCH | code::MISSING_CAPABILITY)
+        || error.code == code::UNSUPPORTED_VERSION && lists_stateless(data.get("supported"));
+    if modern && status == StatusCode::BAD_REQUEST {
+        return Ok(Finding::Stateless(Facts { tools: true, list_changed: false }));
+    }
+    Ok(Finding::TryInitialize(format!(
+        "HTTP {}, error {} {}",
+        status.as_u16(),
+        error.code.0,
+        snippet(error.message.as_bytes())
+    )))
+}
+
+/// Makes the handshake of a session: `initialize`, then `notifications/initialized` until it is acknowledged (FC-SES-08).
+pub(super) async fn initialize(
+    target: &Arc<Target>,
+    tasks: &Tasks,
+    id: u64,
+    generation: u64,
+) -> Result<(Session, Facts), StartError> {
+    let members = format!(
+        r#""protocolVersion":"{LEGACY_LATEST}","capabilities":{{}},"clientInfo":{}"#,
+        String::from_utf8_lossy(&bridge::server_info())
+    );
+    let body = bridge::own_request(id, "initialize", Era::Legacy, b"", &members);
+    let asked = ask(target, Target::headers(ACCEPT_BOTH), body, id).await?;
+    let not_legacy = |why: String| StartError::Era(Era::Legacy, why);
+    let code = asked.status.as_u16();
+    let Some(response) = asked.response else {
+        if asked.status.is_server_error() {
+            return Err(failed_status(asked.status, &asked.note));
+        }
+        return Err(not_legacy(format!("HTTP {code} {}", asked.note)));
+    };
+    let Some(result) = response.result().filter(|_| asked.status.is_success()) else {
+        let error = ErrorObject::read(&response.error().unwrap_or_default());
+        let words = snippet(error.message.as_bytes());
+        return Err(not_legacy(format!("HTTP {code}, error {} {words}", error.code.0)));
+    };
+    let result: Value = serde_json::from_slice(&result).unwrap_or_default();
+    let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
+    let Some(version) = ProtocolVersion::from_text(version).filter(|version| version.era() == Era::Legacy) else {
+        return Err(not_legacy(format!("initialize was answered with version '{}'", snippet(version.as_bytes()))));
+    };
+    let session = Session { generation, id: asked.session_id, version };
+    if let Err(err) = acknowledge(target, &session).await {
+        session.spawn_delete(target, tasks);
+        return Err(err);
+    }
+    Ok((session, facts(&result)))
+}
+
+async fn acknowledge(target: &Target, session: &Session) -> Result<(), StartError> {
+    let body = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let response = target.send(Method::POST, session.headers(ACCEPT_BOTH), body).await.map_err(failed)?;
+    if response.status().is_success() {
+        return Ok(());
+    }
+    Err(StartError::Failed(format!("refused notifications/initialized with HTTP {}", response.status().as_u16())))
+}
+
+/// Sends a request of a handshake and waits for its answer, whatever else comes first.
+async fn ask(target: &Target, headers: HeaderMap, body: Bytes, id: u64) -> Result<Asked, StartError> {
+    let response = target.send(Method::POST, headers, body).await.map_err(failed)?;
+    let status = response.status();
+    if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        return Err(StartError::Failed(format!("needs a credential: HTTP {}", status.as_u16())));
+    }
+    let visible = |value: &&HeaderValue| value.as_bytes().iter().all(u8::is_ascii_graphic) && !value.is_empty();
+    let session_id = response.headers().get(name::SESSION_ID).filter(visible).cloned().map(|mut value| {
+        value.set_sensitive(true);
+        value
+    });
+    let Answered { content, .. } = target.read(response).await.map_err(failed)?;
+    let (response, note) = match content {
+        Content::Foreign(note) => (None, note),
+        Content::Messages(all) => (answer(all, id, !status.is_success()), String::new()),
+        Content::Stream(mut reader) => loop {
+            match reader.next().await.map_err(|err| failed(target.unreadable(&err)))? {
+                None => break (None, "the event stream ended".to_owned()),
+                Some(event) => {
+                    let all = event.data.as_ref().filter(|_| event.is_message()).and_then(messages);
+                    if let Some(response) = answer(all.unwrap_or_default(), id, false) {
+                        break (Some(response), String::new());
+                    }
+                }
+            }
+        },
+    };
+    Ok(Asked { status, session_id, response, note })
+}
+
+/// Finds the answer; an error needs no id that is ours where the status says that it is one.
+fn answer(all: Vec<Message>, id: u64, on_error_status: bool) -> Option<Response> {
+    let id = RequestId::number(id);
+    all.into_iter().find_map(|message| match message {
+        Message::Response(response)
+            if response.id.as_ref() == Some(&id)
+                || response.error().is_some() && (on_error_status || response.id.is_none()) =>
+        {
+            Some(response)
+        }
+        Message::Response(_) | Message::Request(_) | Message::Notification(_) => None,
+    })
+}
+
+fn facts(result: &Value) -> Facts {
+    let tools = result.get("capabilities").and_then(|all| all.get("tools")).filter(|tools| tools.is_object());
+    let list_changed = tools.and_then(|tools| tools.get("listChanged")).and_then(Value::as_bool) == Some(true);
+    Facts { tools: tools.is_some(), list_changed }
+}
+
+fn lists_stateless(versions: Option<&Value>) -> bool {
+    let versions = versions.and_then(Value::as_array);
+    versions.is_some_and(|all| all.iter().any(|version| version.as_str() == Some(STATELESS_LATEST.as_str())))
+}
+
+fn failed_status(status: StatusCode, note: &str) -> StartError {
+    StartError::Failed(format!("answered HTTP {} {note}", status.as_u16()))
+}
+
+fn failed(reject: Reject) -> StartError {
+    StartError::Failed(if reject.detail.is_empty() {
+        reject.public.into_owned()
+    } else {
+        format!("{}: {}", reject.public, reject.detail)
+    })
+}

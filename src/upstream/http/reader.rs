@@ -1,0 +1,90 @@
+//! A response body as server-sent events, with the id and delay that a resumption needs.
+//!
+//! Not for: what the events mean, or reconnecting.
+
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+
+use crate::wire::sse::{DecodeError, Decoder, Event, Limits};
+
+/// The events of one body.
+#[derive(Debug)]
+pub(super) struct EventReader {
+    body: Incoming,
+    decoder: Decoder,
+    limits: Limits,
+    read: usize,
+    place: Place,
+}
+
+/// Where a stream can be resumed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Place {
+    /// The last event id.
+    pub(super) last_id: Option<String>,
+    /// How long the server wants us to wait.
+    pub(super) retry: Option<Duration>,
+}
+
+/// Why there is no further event.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    /// The stream is malformed or too large.
+    #[error(transparent)]
+    Stream(#[from] DecodeError),
+}
+
+impl EventReader {
+    /// Begins to read a body.
+    pub(super) fn new(body: Incoming, limits: Limits) -> Self {
+        Self { body, decoder: Decoder::new(limits), limits, read: 0, place: Place::default() }
+    }
+
+    /// Reads on in another body: the place is kept, and what was read counts on.
+    pub(super) fn resume(&mut self, body: Incoming) {
+        let left = match self.limits.stream_bytes_max {
+            usize::MAX => usize::MAX,
+            all => all.saturating_sub(self.read),
+        };
+        let limits = Limits { stream_bytes_max: left, ..self.limits };
+        *self = Self { place: std::mem::take(&mut self.place), ..Self::new(body, limits) };
+    }
+
+    /// Where to resume.
+    pub(super) const fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Returns the next event, `None` at the end.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(super) async fn next(&mut self) -> Result<Option<Event>, ReadError> {
+        loop {
+            if let Some(event) = self.decoder.next_event()? {
+                if let Some(id) = &event.id {
+                    self.place.last_id = Some(id.clone()).filter(|id| !id.is_empty());
+                }
+                if let Some(retry) = event.retry_ms {
+                    self.place.retry = Some(Duration::from_millis(retry));
+                }
+                return Ok(Some(event));
+            }
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(Err(err)) => return Err(ReadError::Broken(err.to_string())),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.read = self.read.saturating_add(data.len());
+                        self.decoder.push(data)?;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! One legacy session: its headers, its loss and renewal, cancelling, and its end.
+//!
+//! Not for: finding out the era. Invariants: no request before the handshake is acknowledged; a lost session is renewed
+//! once for all who noticed; a request that was refused is sent at most once more.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+use hyper::body::Incoming;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::exchange::{Reject, Reply};
+use crate::runtime::Tasks;
+use crate::upstream::link::{BoxFuture, Link, Outgoing, StartError};
+use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Request, Response, code};
+use crate::wire::mcp::{Era, ProtocolVersion, name};
+
+use super::call::{Call, Peer};
+use super::target::{ACCEPT_BOTH, ACCEPT_STREAM, Answered, Content, Target};
+use super::{listen, probe};
+
+/// How long what nobody waits for may take: an answer to a server's request, a cancel, a DELETE.
+const ASIDE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a renewal may take, whoever waits for it.
+const RENEW_TIMEOUT: Duration = Duration::from_secs(30);
+/// How many answers to a server's requests may be on their way.
+const ANSWERS_MAX: usize = 16;
+
+/// What the handshake agreed on.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// Counts the sessions of one link.
+    pub(super) generation: u64,
+    /// The session's id, if the server gives one.
+    pub(super) id: Option<HeaderValue>,
+    /// The negotiated version.
+    pub(super) version: ProtocolVersion,
+}
+
+/// The link of one legacy session.
+#[derive(Debug)]
+pub(super) struct SessionLink {
+    target: Arc<Target>,
+    tasks: Tasks,
+    session: ArcSwap<Session>,
+    /// Held while the session is renewed.
+    renewal: tokio::sync::Mutex<()>,
+    /// Counts the renewals that have failed.
+    failed: AtomicU64,
+    ids: AtomicU64,
+    changes: watch::Sender<u64>,
+    closed: CancellationToken,
+    last_words: Mutex<Option<String>>,
+    answers: Arc<Semaphore>,
+}
+
+/// Cancels a request when it is dropped before the request has ended.
+#[derive(Debug)]
+pub(super) struct CancelGuard {
+    link: Arc<SessionLink>,
+    session: Arc<Session>,
+    id: u64,
+    armed: bool,
+}
+
+/// What came of sending a request.
+enum Sent {
+    /// The server no longer knows the session; what it said, and the request.
+    Lost(Answered, Box<Call>),
+    Reply(Reply),
+}
+
+// === impl Session ===
+
+impl Session {
+    /// The headers of a request on this session (FC-SES-07).
+    pub(super) fn headers(&self, accept: HeaderValue) -> HeaderMap {
+        let mut headers = Target::headers(accept);
+        headers.insert(name::PROTOCOL_VERSION, HeaderValue::from_static(self.version.as_str()));
+        if let Some(id) = &self.id {
+            headers.insert(name::SESSION_ID, id.clone());
+        }
+        headers
+    }
+
+    /// Ends the session at the server; its answer does not matter (FC-HTP-17).
+    pub(super) fn spawn_delete(&self, target: &Arc<Target>, tasks: &Tasks) {
+        if self.id.is_none() {
+            return;
+        }
+        let headers = self.headers(ACCEPT_BOTH);
+        let target = Arc::clone(target);
+        tasks.spawn("http session end", async move {
+            let sent = tokio::time::timeout(ASIDE_TIMEOUT, target.send(Method::DELETE, headers, Bytes::new())).await;
+            let status = sent.ok().and_then(Result::ok).map(|response| response.status().as_u16());
+            tracing::debug!(server = %target.name, status, "session ended");
+        });
+    }
+}
+
+// === impl SessionLink ===
+
+impl SessionLink {
+    pub(super) fn new(target: Arc<Target>, tasks: Tasks, session: Session) -> Self {
+        Self {
+            target,
+            tasks,
+            session: ArcSwap::from_pointee(session),
+            renewal: tokio::sync::Mutex::new(()),
+            failed: AtomicU64::new(0),
+            ids: AtomicU64::new(2),
+            changes: watch::Sender::new(0),
+            closed: CancellationToken::new(),
+            last_words: Mutex::new(None),
+            answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
+        }
+    }
+
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    pub(super) fn current(&self) -> Arc<Session> {
+        self.session.load_full()
+    }
+
+    pub(super) fn tools_changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Opens or resumes a stream.
+    pub(super) async fn get(
+        &self,
+        session: &Session,
+        last_id: Option<&str>,
+    ) -> Result<http::Response<Incoming>, Reject> {
+        let mut headers = session.headers(ACCEPT_STREAM);
+        if let Some(Ok(last_id)) = last_id.map(HeaderValue::from_str) {
+            headers.insert(name::LAST_EVENT_ID, last_id);
+        }
+        self.target.send(Method::GET, headers, Bytes::new()).await
+    }
+
+    /// Answers a request of the server: a ping with nothing, all else with a refusal [TRN-10].
+    pub(super) fn serve(&self, session: &Session, request: &Request) {
+        let Ok(permit) = Arc::clone(&self.answers).try_acquire_owned() else {
+            tracing::warn!(server = %self.target.name, "too many requests of the server at once; one is dropped");
+            return;
+        };
+        let response = if request.method == "ping" {
+            Response::with_result(&request.id, b"{}")
+        } else {
+            Response::with_error(Some(&request.id), br#"{"code":-32601,"message":"Method not found"}"#)
+        };
+        self.spawn_post("http answer", session, response.raw, permit);
+    }
+
+    fn spawn_post(&self, task: &'static str, session: &Session, body: Bytes, held: impl Send + 'static) {
+        let headers = session.headers(ACCEPT_BOTH);
+        let target = Arc::clone(&self.target);
+        self.tasks.spawn(task, async move {
+            match tokio::time::timeout(ASIDE_TIMEOUT, target.send(Method::POST, headers, body)).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(reject)) => tracing::debug!(server = %target.name, task, "{}", reject.detail),
+                Err(_) => tracing::debug!(server = %target.name, task, "not acknowledged in time"),
+            }
+            drop(held);
+        });
+    }
+
+    async fn run(self: Arc<Self>, outgoing: Outgoing) -> Reply {
+        let session = self.current();
+        let failed = self.failed.load(Ordering::Acquire);
+        let (answered, call) = match self.send(Arc::clone(&session), outgoing).await {
+            Sent::Reply(reply) => return reply,
+            Sent::Lost(answered, call) => (answered, call),
+        };
+        let Some(renewed) = self.renew(session.generation, failed).await else {
+            return call.reply(answered).await;
+        };
+        match self.send(renewed, call.take_back()).await {
+            Sent::Reply(reply) => reply,
+            Sent::Lost(answered, call) => call.reply(answered).await,
+        }
+    }
+
+    async fn send(self: &Arc<Self>, session: Arc<Session>, outgoing: Outgoing) -> Sent {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let body = outgoing.render(id, Era::Legacy);
+        let guard = CancelGuard { link: Arc::clone(self), session: Arc::clone(&session), id, armed: true };
+        let mut call = Call::new(Peer::Session(Arc::clone(self), Arc::clone(&session), guard), outgoing, id);
+        let answered = match self.target.send(Method::POST, session.headers(ACCEPT_BOTH), body).await {
+            Ok(response) => self.target.read(response).await,
+            Err(reject) => Err(reject),
+        };
+        match answered {
+            Ok(answered) if session.id.is_some() && is_session_loss(&answered) => {
+                call.finish();
+                Sent::Lost(answered, Box::new(call))
+            }
+            Ok(answered) => Sent::Reply(call.reply(answered).await),
+            Err(reject) => Sent::Reply(call.refuse(reject)),
+        }
+    }
+
+    /// Returns a session newer than `lost`: made here, or by another call meanwhile (FC-SES-01).
+    async fn renew(&self, lost: u64, failed_before: u64) -> Option<Arc<Session>> {
+        let _one_at_a_time = self.renewal.lock().await;
+        let current = self.current();
+        if current.generation != lost {
+            return Some(current);
+        }
+        if self.failed.load(Ordering::Acquire) != failed_before || self.closed.is_cancelled() {
+            return None;
+        }
+        tracing::info!(server = %self.target.name, "the server has lost the session; opening another");
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let opened =
+            tokio::time::timeout(RENEW_TIMEOUT, probe::initialize(&self.target, &self.tasks, id, lost + 1)).await;
+        match opened.unwrap_or_else(|_| Err(StartError::Failed("initialize was not answered in time".to_owned()))) {
+            Ok((session, _)) => {
+                self.session.store(Arc::new(session));
+                if self.closed.is_cancelled() {
+                    self.current().spawn_delete(&self.target, &self.tasks);
+                }
+                self.tools_changed();
+                Some(self.current())
+            }
+            Err(err) => {
+                self.failed.fetch_add(1, Ordering::AcqRel);
+                let words = format!("the session was lost and could not be opened again: {err}");
+                *self.last_words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+                self.closed.cancel();
+                None
+            }
+        }
+    }
+}
+
+/// Says whether an answer to a request with a session id means that the server does not know the session. A 404 of an
+/// unknown method does not.
+fn is_session_loss(answered: &Answered) -> bool {
+    const REFUSALS: [ErrorCode; 3] = [ErrorCode(-32000), ErrorCode(-32001), code::INVALID_REQUEST];
+    let found = match &answered.content {
+        Content::Foreign(_) => None,
+        Content::Messages(all) => all.iter().find_map(|message| match message {
+            Message::Response(response) => response.error().map(|error| ErrorObject::read(&error).code),
+            Message::Request(_) | Message::Notification(_) => None,
+        }),
+        Content::Stream(_) => return false,
+    };
+    match answered.status {
+        StatusCode::NOT_FOUND => found != Some(code::METHOD_NOT_FOUND),
+        StatusCode::BAD_REQUEST => found.is_none_or(|code| REFUSALS.contains(&code)),
+        _ => false,
+    }
+}
+
+impl Link for SessionLink {
+    fn era(&self) -> Era {
+        Era::Legacy
+    }
+
+    fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
+        Box::pin(self.run(outgoing))
+    }
+
+    fn watch(self: Arc<Self>) {
+        self.tasks.clone().spawn("http session stream", listen::session(self));
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn closed(&self) -> &CancellationToken {
+        &self.closed
+    }
+
+    fn close(&self) {
+        if !self.closed.is_cancelled() {
+            self.current().spawn_delete(&self.target, &self.tasks);
+            self.closed.cancel();
+        }
+    }
+
+    fn last_words(&self) -> Option<String> {
+        self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+// === impl CancelGuard ===
+
+impl CancelGuard {
+    pub(super) const fn disarm(&mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for CancelGuard {
+    fn drop(&mut self) {
+        if self.armed {
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{}}}}}"#,
+                self.id
+            );
+            self.link.spawn_post("http cancel", &self.session, Bytes::from(body), ());
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A server of the stateless era: every request stands for itself.
+//!
+//! Not for: finding out the era. Invariant: closing a response is the one way to cancel.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::Method;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::exchange::{Reply, UpstreamCall};
+use crate::runtime::Tasks;
+use crate::upstream::link::{BoxFuture, Link, Outgoing};
+use crate::wire::mcp::{Era, ParamValue, STATELESS_LATEST, encode_value, name};
+
+use super::call::{Call, Peer};
+use super::listen;
+use super::target::{ACCEPT_BOTH, Target};
+
+/// The link to a stateless server.
+#[derive(Debug)]
+pub(super) struct StatelessLink {
+    target: Arc<Target>,
+    tasks: Tasks,
+    ids: AtomicU64,
+    changes: watch::Sender<u64>,
+    closed: CancellationToken,
+}
+
+// === impl StatelessLink ===
+
+impl StatelessLink {
+    pub(super) fn new(target: Arc<Target>, tasks: Tasks) -> Self {
+        Self { target, tasks, ids: AtomicU64::new(1), changes: watch::Sender::new(0), closed: CancellationToken::new() }
+    }
+
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    pub(super) fn tools_changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    pub(super) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    async fn run(self: Arc<Self>, outgoing: Outgoing) -> Reply {
+        let id = self.next_id();
+        let body = outgoing.render(id, Era::Stateless);
+        let mut headers = headers(outgoing.method());
+        if let Outgoing::Call(call) = &outgoing {
+            add_call_headers(&mut headers, call);
+        }
+        let call = Call::new(Peer::Stateless(Arc::clone(&self)), outgoing, id);
+        let answered = match self.target.send(Method::POST, headers, body).await {
+            Ok(response) => self.target.read(response).await,
+            Err(reject) => Err(reject),
+        };
+        match answered {
+            Ok(answered) => call.reply(answered).await,
+            Err(reject) => call.refuse(reject),
+        }
+    }
+}
+
+/// The headers of a stateless request [R47].
+pub(super) fn headers(method: &'static str) -> HeaderMap {
+    let mut headers = Target::headers(ACCEPT_BOTH);
+    headers.insert(name::PROTOCOL_VERSION, HeaderValue::from_static(STATELESS_LATEST.as_str()));
+    headers.insert(name::METHOD, HeaderValue::from_static(method));
+    headers
+}
+
+/// Adds what mirrors a call's body, and the client's own `Mcp-Param-*` that the gateway does not know [R50].
+fn add_call_headers(headers: &mut HeaderMap, call: &UpstreamCall) {
+    if let Ok(value) = HeaderValue::from_str(&encode_value(&call.original)) {
+        headers.insert(name::NAME, value);
+    }
+    let mut add = |param: &str, value: &str| {
+        let param = HeaderName::try_from(format!("{}{}", name::PARAM_PREFIX, param.to_ascii_lowercase()));
+        if let (Ok(param), Ok(value)) = (param, HeaderValue::from_str(value)) {
+            headers.append(param, value);
+        }
+    };
+    for param in call.header_params.iter() {
+        match param.value(call.call.params.arguments.as_ref()) {
+            ParamValue::Text(text) => add(&param.header, &encode_value(&text)),
+            ParamValue::Absent | ParamValue::NotCarried => {}
+        }
+    }
+    for (param, value) in call.call.param_headers.iter().flatten() {
+        if !call.header_params.iter().any(|known| known.header.eq_ignore_ascii_case(param)) {
+            add(param, value);
+        }
+    }
+}
+
+impl Link for StatelessLink {
+    fn era(&self) -> Era {
+        Era::Stateless
+    }
+
+    fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
+        Box::pin(self.run(outgoing))
+    }
+
+    fn watch(self: Arc<Self>) {
+        self.tasks.clone().spawn("http subscription", listen::stateless(self));
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn closed(&self) -> &CancellationToken {
+        &self.closed
+    }
+
+    fn close(&self) {
+        self.closed.cancel();
+    }
+
+    fn last_words(&self) -> Option<String> {
+        None
+    }
+}

@@ -1,0 +1,120 @@
+//! Reads a server's whole tool list within bounds [LST-01, LST-02, FC-LST-02].
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use serde_json::value::RawValue;
+
+use crate::exchange::{Answer, Event, Outcome, ReplyBody};
+use crate::wire::json;
+use crate::wire::jsonrpc::{ErrorObject, code};
+use crate::wire::mcp::ToolDefinition;
+
+use super::ServerSettings;
+use super::link::{Link, Outgoing};
+
+const PAGES_MAX: usize = 100;
+const TOOLS_MAX: usize = 5_000;
+const BYTES_MAX: usize = 32 << 20;
+
+/// A server's list as far as it could be read.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) tools: Vec<ToolDefinition>,
+    /// What was left out, and why.
+    pub(super) warnings: Vec<String>,
+    /// How long the server calls its list fresh.
+    pub(super) ttl: Option<Duration>,
+}
+
+/// Reads all pages. What lies beyond a bound is left out with a warning.
+pub(super) async fn read(link: &Arc<dyn Link>, tools: bool, settings: &ServerSettings) -> Result<Listing, String> {
+    let mut listing = Listing::default();
+    if !tools {
+        return Ok(listing);
+    }
+    let mut members = String::new();
+    let mut seen = HashSet::new();
+    let mut bytes = 0;
+    for _ in 0..PAGES_MAX {
+        let Some(result) = page(link, members, settings).await? else { return Ok(listing) };
+        bytes += result.len();
+        let next = add_page(&mut listing, &result)?;
+        let Some(cursor) = next else { return Ok(listing) };
+        if listing.tools.len() >= TOOLS_MAX || bytes >= BYTES_MAX {
+            listing.tools.truncate(TOOLS_MAX);
+            listing.warnings.push(format!("more than {TOOLS_MAX} tools or {BYTES_MAX} bytes: the rest is left out"));
+            return Ok(listing);
+        }
+        if !seen.insert(cursor.clone()) {
+            listing.warnings.push("the same cursor came twice: the list ends there".to_owned());
+            return Ok(listing);
+        }
+        members = format!("\"cursor\":{cursor}");
+    }
+    listing.warnings.push(format!("more than {PAGES_MAX} pages: the rest is left out"));
+    Ok(listing)
+}
+
+/// Asks for one page; `None` if the server does not have the method, which counts as empty [LST-07].
+async fn page(link: &Arc<dyn Link>, members: String, settings: &ServerSettings) -> Result<Option<Bytes>, String> {
+    let ask = Arc::clone(link).request(Outgoing::Own { method: "tools/list", members });
+    let outcome = tokio::time::timeout(settings.tool_timeout, async {
+        match ask.await.into_parts() {
+            (ReplyBody::Done(outcome), _) => *outcome,
+            (ReplyBody::Events(mut events), _guards) => loop {
+                match events.next().await {
+                    Some(Event::Done(outcome)) => break outcome,
+                    Some(Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => {}
+                    None => {
+                        break Err(crate::exchange::Reject::upstream(
+                            crate::exchange::RejectKind::Upstream,
+                            "no answer",
+                            "the stream ended",
+                        ));
+                    }
+                }
+            },
+        }
+    })
+    .await
+    .map_err(|_| "no answer in time (tool_timeout_secs)".to_owned())?;
+    result(outcome)
+}
+
+fn result(outcome: Outcome) -> Result<Option<Bytes>, String> {
+    match outcome {
+        Err(reject) => Err(format!("{} {}", reject.public, reject.detail)),
+        Ok(Answer::Upstream { response, .. }) => match (response.result(), response.error()) {
+            (Some(result), _) => Ok(Some(result)),
+            (None, error) => {
+                let error = ErrorObject::read(&error.unwrap_or_default());
+                if error.code == code::METHOD_NOT_FOUND { Ok(None) } else { Err(format!("error {}", error.code.0)) }
+            }
+        },
+        Ok(Answer::Discovery(_) | Answer::Ended | Answer::Tools(_)) => Err("no list".to_owned()),
+    }
+}
+
+/// Adds a page's tools; returns the next cursor as JSON text.
+fn add_page(listing: &mut Listing, result: &Bytes) -> Result<Option<String>, String> {
+    let members = json::members(result).map_err(|err| err.to_string())?;
+    let get = |key| members.get(key).map_err(|err| err.to_string());
+    let tools = get("tools")?.ok_or("a result without 'tools'")?;
+    let tools: Vec<&RawValue> = serde_json::from_str(tools.get()).map_err(|err| format!("'tools': {err}"))?;
+    for tool in tools {
+        match ToolDefinition::read(result.slice_ref(tool.get().as_bytes())) {
+            Ok(tool) => listing.tools.push(tool),
+            Err(err) => listing.warnings.push(format!("a tool is left out: {err}")),
+        }
+    }
+    let ttl = get("ttlMs")?.and_then(|ttl| ttl.get().parse().ok()).filter(|ttl| *ttl > 0).map(Duration::from_millis);
+    listing.ttl = match (listing.ttl, ttl) {
+        (Some(one), Some(two)) => Some(one.min(two)),
+        (one, two) => one.or(two),
+    };
+    Ok(get("nextCursor")?.filter(|cursor| cursor.get().starts_with('"')).map(|cursor| cursor.get().to_owned()))
+}

@@ -1,0 +1,434 @@
+//! One server: started, listed, watched, restarted; and its connections, each with one owner.
+//!
+//! Not for: transports (`stdio`, `http`) or policy. Invariants: one principal's state is never in another's hands (stdio
+//! per principal, legacy HTTP per client session); a start in progress is shared by all who wait for it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+
+use crate::exchange::{OwnerKey, Reject, RejectKind, Reply, UpstreamCall};
+use crate::id::{PrincipalId, UpstreamName};
+use crate::policy::Permitted;
+use crate::runtime::{ReadyLatch, Tasks};
+use crate::wire::mcp::{Era, ToolDefinition};
+
+use super::link::{Connector, Link, Outgoing, StartError, Started, Want};
+use super::list::{self, Listing};
+use super::{OnDown, ServerSettings, Transport};
+
+const BACKOFF_MIN: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// How long after a server went down `on_down = "hide"` takes its tools away [TRN-7].
+const HIDE_AFTER: Duration = Duration::from_secs(10);
+/// Changes that come together are read once.
+const COALESCE: Duration = Duration::from_millis(50);
+/// A list with a time to live is read again after it, but not more often than this.
+const TTL_MIN: Duration = Duration::from_secs(5);
+
+/// Where a server stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It failed to start, with the cause; it is tried again.
+    Down(String),
+    /// It has answered a list and its connection lives.
+    Ready,
+    /// It is being started.
+    Starting,
+}
+
+/// What is known of a server now.
+#[derive(Clone, Debug)]
+pub struct TargetStatus {
+    /// Where it stands.
+    pub phase: Phase,
+    /// Its last good list; `None` until it has answered one.
+    pub tools: Option<Arc<[ToolDefinition]>>,
+}
+
+/// One server behind the gateway.
+pub struct Server {
+    settings: Arc<ServerSettings>,
+    connector: Arc<dyn Connector>,
+    tasks: Tasks,
+    starts: Arc<Semaphore>,
+    status: watch::Sender<TargetStatus>,
+    news: watch::Sender<u64>,
+    hidden: AtomicBool,
+    eras: Mutex<Eras>,
+    unowned: Mutex<Option<Arc<dyn Link>>>,
+    slots: Mutex<HashMap<SlotKey, Slot>>,
+}
+
+/// What is known of the eras a server speaks: a set, filled as it is found out (protocol §2.8).
+#[derive(Clone, Copy, Debug, Default)]
+struct Eras {
+    legacy: Option<bool>,
+    stateless: Option<bool>,
+}
+
+/// Whose connection, in which era.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum SlotKey {
+    Owner(OwnerKey, Era),
+    Principal(PrincipalId, Era),
+    Shared,
+}
+
+type Slot = Arc<tokio::sync::Mutex<Option<Arc<dyn Link>>>>;
+
+// === impl Server ===
+
+impl Server {
+    pub(super) fn new(
+        settings: Arc<ServerSettings>,
+        connector: Arc<dyn Connector>,
+        tasks: Tasks,
+        starts: Arc<Semaphore>,
+        news: watch::Sender<u64>,
+    ) -> Arc<Self> {
+        let status = watch::Sender::new(TargetStatus { phase: Phase::Starting, tools: None });
+        Arc::new(Self {
+            settings,
+            connector,
+            tasks,
+            starts,
+            status,
+            news,
+            hidden: AtomicBool::new(false),
+            eras: Mutex::default(),
+            unowned: Mutex::default(),
+            slots: Mutex::default(),
+        })
+    }
+
+    /// Returns the server's settings.
+    #[must_use]
+    pub fn settings(&self) -> &ServerSettings {
+        &self.settings
+    }
+
+    /// Returns the server's name.
+    #[must_use]
+    pub fn name(&self) -> &UpstreamName {
+        &self.settings.name
+    }
+
+    /// Says whether the transport is HTTP, where annotated arguments travel as headers [R52].
+    #[must_use]
+    pub fn is_http(&self) -> bool {
+        matches!(self.settings.transport, Transport::Http { .. })
+    }
+
+    /// Returns what is known of it now.
+    #[must_use]
+    pub fn status(&self) -> TargetStatus {
+        self.status.borrow().clone()
+    }
+
+    /// Says whether its tools are hidden because it is down [TRN-7].
+    #[must_use]
+    pub fn is_hidden(&self) -> bool {
+        self.hidden.load(Ordering::Acquire)
+    }
+
+    /// Waits until it is no longer starting.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn settled(&self) {
+        let mut status = self.status.subscribe();
+        // The sender lives as long as `self`.
+        let _settled = status.wait_for(|status| status.phase != Phase::Starting).await.is_ok();
+    }
+
+    /// Sends a permitted call over the connection of its owner.
+    ///
+    /// # Cancel safety
+    /// Dropping the future or the reply cancels the call at the server.
+    pub async fn send(self: Arc<Self>, permitted: Permitted<UpstreamCall>) -> Reply {
+        let call = permitted.into_inner();
+        match self.link_for(&call).await {
+            Ok(link) => link.request(Outgoing::Call(Box::new(call))).await,
+            Err(reject) => Reply::once(Err(reject)),
+        }
+    }
+
+    /// Starts the server and keeps it: lists, watches, restarts with backoff. Ends when tasks are cancelled.
+    pub(super) async fn supervise(self: Arc<Self>, mut latch: Option<ReadyLatch>) {
+        let mut failures = 0_u32;
+        loop {
+            let started = {
+                let _permit = self.starts.acquire().await;
+                let open = Arc::clone(&self.connector).open(Want::Any);
+                match tokio::time::timeout(self.settings.start_timeout, open).await {
+                    Ok(Ok(started)) => self.first_list(started).await,
+                    Ok(Err(err)) => Err(err.to_string()),
+                    Err(_) => Err("did not finish its start in time (start_timeout_secs)".to_owned()),
+                }
+            };
+            match started {
+                Ok((started, listing)) => {
+                    failures = 0;
+                    // Ready from the first good list on, whatever happens later [OPS-4].
+                    drop(latch.take());
+                    self.live(started, listing).await;
+                    self.set_phase(Phase::Starting);
+                }
+                Err(cause) => {
+                    tracing::warn!(server = %self.name(), cause, "the server is down");
+                    failures = failures.saturating_add(1);
+                    self.set_phase(Phase::Down(cause));
+                    self.hide_later();
+                }
+            }
+            tokio::time::sleep(backoff(failures)).await;
+            if matches!(self.status.borrow().phase, Phase::Down(_)) && failures == 1 {
+                tracing::info!(server = %self.name(), "the server is tried again");
+            }
+        }
+    }
+
+    async fn first_list(&self, started: Started) -> Result<(Started, Listing), String> {
+        let listing = list::read(&started.link, started.tools, &self.settings).await;
+        match listing {
+            Ok(listing) => Ok((started, listing)),
+            Err(cause) => {
+                started.link.close();
+                Err(format!("tools/list failed: {cause}"))
+            }
+        }
+    }
+
+    /// Lives with one connection until it ends.
+    async fn live(self: &Arc<Self>, started: Started, mut listing: Listing) {
+        let link = started.link;
+        self.found(link.era());
+        let mut changes = link.changes();
+        changes.mark_unchanged();
+        self.offer(&link);
+        if started.list_changed {
+            Arc::clone(&link).watch();
+        }
+        loop {
+            let ttl = listing.ttl.map(|ttl| ttl.max(TTL_MIN)).filter(|_| !started.list_changed);
+            self.publish(listing);
+            listing = loop {
+                let expired = async {
+                    match ttl {
+                        Some(ttl) => tokio::time::sleep(ttl).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    () = link.closed().cancelled() => {
+                        let words = link.last_words().unwrap_or_else(|| "the connection ended".to_owned());
+                        tracing::warn!(server = %self.name(), cause = words, "the server has gone");
+                        return;
+                    }
+                    Ok(()) = changes.changed() => tokio::time::sleep(COALESCE).await,
+                    () = expired => {}
+                }
+                changes.mark_unchanged();
+                match list::read(&link, started.tools, &self.settings).await {
+                    Ok(listing) => break listing,
+                    Err(cause) => tracing::warn!(server = %self.name(), cause, "its list could not be read again"),
+                }
+            };
+        }
+    }
+
+    fn publish(&self, listing: Listing) {
+        for warning in &listing.warnings {
+            tracing::warn!(server = %self.name(), warning, "its list is not as it should be");
+        }
+        self.hidden.store(false, Ordering::Release);
+        self.status.send_modify(|status| {
+            status.phase = Phase::Ready;
+            status.tools = Some(Arc::from(listing.tools));
+        });
+        self.tell();
+    }
+
+    fn set_phase(&self, phase: Phase) {
+        self.status.send_modify(|status| status.phase = phase);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        self.news.send_modify(|count| *count += 1);
+    }
+
+    fn hide_later(self: &Arc<Self>) {
+        if self.settings.on_down != OnDown::Hide || self.is_hidden() {
+            return;
+        }
+        let server = Arc::clone(self);
+        self.tasks.spawn("hide a server that is down", async move {
+            tokio::time::sleep(HIDE_AFTER).await;
+            if matches!(server.status.borrow().phase, Phase::Down(_)) {
+                server.hidden.store(true, Ordering::Release);
+                server.tell();
+            }
+        });
+    }
+
+    fn found(&self, era: Era) {
+        let mut eras = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
+        match era {
+            Era::Legacy => *eras = Eras { legacy: Some(true), stateless: eras.stateless.or(Some(false)) },
+            Era::Stateless => eras.stateless = Some(true),
+        }
+    }
+
+    fn lacks(&self, era: Era) {
+        let mut eras = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
+        match era {
+            Era::Legacy => eras.legacy = Some(false),
+            Era::Stateless => eras.stateless = Some(false),
+        }
+    }
+
+    /// Gives a connection that was opened for the list to its first fitting caller, or to all where it has no state.
+    fn offer(&self, link: &Arc<dyn Link>) {
+        if !self.is_http() {
+            *self.unowned.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(link));
+        } else if link.era() == Era::Stateless {
+            let slot = Arc::new(tokio::sync::Mutex::new(Some(Arc::clone(link))));
+            self.slots.lock().unwrap_or_else(PoisonError::into_inner).insert(SlotKey::Shared, slot);
+        }
+    }
+
+    async fn link_for(self: &Arc<Self>, call: &UpstreamCall) -> Result<Arc<dyn Link>, Reject> {
+        self.settled().await;
+        if let Phase::Down(cause) = self.status().phase {
+            return Err(self.down(&cause));
+        }
+        let native = call.client.version.era();
+        let eras = *self.eras.lock().unwrap_or_else(PoisonError::into_inner);
+        let speaks = match native {
+            Era::Legacy => eras.legacy,
+            Era::Stateless => eras.stateless,
+        };
+        let other = if native == Era::Legacy { Era::Stateless } else { Era::Legacy };
+        if speaks == Some(false) {
+            return self.link_in(other, call).await.map_err(|err| self.down(&err.to_string()));
+        }
+        match self.link_in(native, call).await {
+            Ok(link) => Ok(link),
+            Err(StartError::Era(era, why)) => {
+                tracing::info!(server = %self.name(), ?era, why, "the server is bridged to from this era");
+                self.lacks(era);
+                self.link_in(other, call).await.map_err(|err| self.down(&err.to_string()))
+            }
+            Err(StartError::Failed(cause)) => Err(self.down(&cause)),
+        }
+    }
+
+    async fn link_in(self: &Arc<Self>, era: Era, call: &UpstreamCall) -> Result<Arc<dyn Link>, StartError> {
+        let key = self.key(era, call);
+        let slot = {
+            let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(slots.entry(key.clone()).or_default())
+        };
+        let mut held = slot.lock().await;
+        if let Some(link) = held.as_ref().filter(|link| !link.closed().is_cancelled()) {
+            return Ok(Arc::clone(link));
+        }
+        let adopted = self.adopt(era);
+        let link = match adopted {
+            Some(link) => link,
+            None => {
+                let open = Arc::clone(&self.connector).open(Want::Era(era));
+                match tokio::time::timeout(self.settings.start_timeout, open).await {
+                    Ok(started) => started?.link,
+                    Err(_) => return Err(StartError::Failed("did not finish its start in time".to_owned())),
+                }
+            }
+        };
+        self.found(era);
+        self.end_with_owner(&key, call, &link);
+        *held = Some(Arc::clone(&link));
+        Ok(link)
+    }
+
+    fn adopt(&self, era: Era) -> Option<Arc<dyn Link>> {
+        let mut unowned = self.unowned.lock().unwrap_or_else(PoisonError::into_inner);
+        unowned.take_if(|link| link.era() == era && !link.closed().is_cancelled())
+    }
+
+    fn key(&self, era: Era, call: &UpstreamCall) -> SlotKey {
+        match (self.is_http(), era) {
+            (false, _) => SlotKey::Principal(call.principal.clone(), era),
+            (true, Era::Stateless) => SlotKey::Shared,
+            (true, Era::Legacy) => SlotKey::Owner(call.owner.key.clone(), era),
+        }
+    }
+
+    /// Closes a connection when its owner ends, and forgets it when it closes.
+    fn end_with_owner(self: &Arc<Self>, key: &SlotKey, call: &UpstreamCall, link: &Arc<dyn Link>) {
+        if !matches!(key, SlotKey::Owner(OwnerKey::Session(_), _)) {
+            return;
+        }
+        let (server, key, ended, link) = (Arc::clone(self), key.clone(), call.owner.ended.clone(), Arc::clone(link));
+        self.tasks.spawn("end a server session with its owner", async move {
+            tokio::select! {
+                () = ended.cancelled() => link.close(),
+                () = link.closed().cancelled() => {}
+            }
+            server.slots.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        });
+    }
+
+    fn down(&self, cause: &str) -> Reject {
+        Reject::upstream(RejectKind::Upstream, format!("server '{}' is down", self.name()), cause).safe_to_retry()
+    }
+
+    /// Ends every connection in order.
+    pub(super) async fn close(&self) {
+        let mut links: Vec<Arc<dyn Link>> =
+            self.unowned.lock().unwrap_or_else(PoisonError::into_inner).take().into_iter().collect();
+        let slots: Vec<Slot> = {
+            let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            slots.drain().map(|(_, slot)| slot).collect()
+        };
+        for slot in slots {
+            links.extend(slot.lock().await.take());
+        }
+        for link in &links {
+            link.close();
+        }
+        for link in &links {
+            link.closed().cancelled().await;
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("name", self.name()).finish_non_exhaustive()
+    }
+}
+
+/// The pause before start number `failures + 1`: doubled each time, with up to a quarter of jitter.
+fn backoff(failures: u32) -> Duration {
+    let base = BACKOFF_MIN.saturating_mul(1 << failures.saturating_sub(1).min(7)).min(BACKOFF_MAX);
+    let jitter = crate::seal::random::<1>().map_or(0, |[byte]| u32::from(byte));
+    base + base / 4 * jitter / 255
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BACKOFF_MAX, BACKOFF_MIN, backoff};
+
+    #[test]
+    fn pauses_grow_and_are_bounded() {
+        assert!(backoff(0) >= BACKOFF_MIN && backoff(1) <= BACKOFF_MIN * 2);
+        assert!(backoff(4) >= BACKOFF_MIN * 8);
+        assert!(backoff(u32::MAX) >= BACKOFF_MAX && backoff(u32::MAX) <= BACKOFF_MAX * 2);
+    }
+}

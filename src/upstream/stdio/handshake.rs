@@ -1,0 +1,277 @@
+//! Finds out which era a child speaks, and opens the conversation in it (protocol §2.8, §3).
+//!
+//! Not for: time limits of the whole start, or starting again; `StdioConnector` has them.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+
+use crate::exchange::{Answer, Reject, Reply, ReplyBody};
+use crate::upstream::EraChoice;
+use crate::upstream::link::{Outgoing, StartError, Want};
+use crate::wire::bridge;
+use crate::wire::json;
+use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Response, code};
+use crate::wire::mcp::{Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST};
+
+use super::connection::Connection;
+
+/// How many characters of a server's own words are repeated.
+const WORDS_CHARS: usize = 200;
+
+/// How long a child whose pipe has broken has for its exit, so that its status can be named.
+const EXIT_GRACE: Duration = Duration::from_secs(1);
+
+/// How a conversation is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// By `initialize`.
+    Legacy,
+    /// By a probe.
+    Probe,
+    /// Stateless as configured: `server/discover` is asked for its facts alone.
+    Stateless,
+    /// Stateless, and `server/discover` must say so.
+    StatelessOnly,
+}
+
+/// What a server says it can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// It has tools.
+    pub(super) tools: bool,
+    /// It tells when they change.
+    pub(super) list_changed: bool,
+}
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub(super) enum Opened {
+    /// The conversation is open.
+    Done(Facts),
+    /// The child has ended at the probe: an old server may, and wants another start without it.
+    EndedAtProbe,
+}
+
+/// What a probe found.
+enum Probe {
+    /// The child has ended.
+    Ended,
+    /// Anything but a stateless server; in its words.
+    Other(String),
+    /// A stateless server.
+    Stateless(Facts),
+}
+
+/// What is assumed of a stateless server that does not say.
+const ASSUMED: Facts = Facts { tools: true, list_changed: false };
+
+// === impl Plan ===
+
+impl Plan {
+    /// Reconciles what is configured with what is wanted.
+    pub(super) fn new(choice: EraChoice, want: Want) -> Result<Self, StartError> {
+        let configured = |era| StartError::Era(era, "the settings name the other one".to_owned());
+        match (choice, want) {
+            (EraChoice::Auto, Want::Any) => Ok(Self::Probe),
+            (EraChoice::Auto | EraChoice::Legacy, Want::Era(Era::Legacy)) | (EraChoice::Legacy, Want::Any) => {
+                Ok(Self::Legacy)
+            }
+            (EraChoice::Auto, Want::Era(Era::Stateless)) => Ok(Self::StatelessOnly),
+            (EraChoice::Stateless, Want::Any | Want::Era(Era::Stateless)) => Ok(Self::Stateless),
+            (EraChoice::Legacy, Want::Era(Era::Stateless)) => Err(configured(Era::Stateless)),
+            (EraChoice::Stateless, Want::Era(Era::Legacy)) => Err(configured(Era::Legacy)),
+        }
+    }
+}
+
+/// Opens the conversation.
+///
+/// # Cancel safety
+/// Dropping the future leaves the child as it is.
+pub(super) async fn open(connection: &Arc<Connection>, plan: Plan) -> Result<Opened, StartError> {
+    let facts = match plan {
+        Plan::Legacy => initialize(connection).await?,
+        Plan::Probe => return probe(connection).await,
+        Plan::Stateless => {
+            connection.settle(Era::Stateless);
+            match discover(connection).await {
+                Probe::Ended => return Err(ended(connection).await),
+                Probe::Other(_) => ASSUMED,
+                Probe::Stateless(facts) => facts,
+            }
+        }
+        Plan::StatelessOnly => match discover(connection).await {
+            // It may have ended for any reason, so nothing is known of its era.
+            Probe::Ended => return Err(ended(connection).await),
+            Probe::Other(words) => return Err(StartError::Era(Era::Stateless, words)),
+            Probe::Stateless(facts) => {
+                connection.settle(Era::Stateless);
+                facts
+            }
+        },
+    };
+    Ok(Opened::Done(facts))
+}
+
+/// Asks first and falls back to `initialize` on the same child, whatever the refusal, and on silence [R55].
+///
+/// A probe that is answered late counts for nothing if `initialize` succeeds; but a stateless server that was slow to
+/// start refuses `initialize`, and then its late answer decides.
+async fn probe(connection: &Arc<Connection>) -> Result<Opened, StartError> {
+    let mut asked = pin!(discover(connection));
+    let answer = tokio::time::timeout(connection.settings.probe_timeout, &mut asked).await;
+    match answer {
+        Ok(Probe::Ended) => return Ok(Opened::EndedAtProbe),
+        Ok(Probe::Stateless(facts)) => {
+            connection.settle(Era::Stateless);
+            return Ok(Opened::Done(facts));
+        }
+        Ok(Probe::Other(words)) => {
+            tracing::debug!(server = %connection.settings.name, words, "no stateless server");
+            return initialize(connection).await.map(Opened::Done);
+        }
+        Err(_) => tracing::debug!(server = %connection.settings.name, "silent at the probe"),
+    }
+    let mut initialized = pin!(initialize(connection));
+    let mut late = None;
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut initialized => {
+                let Err(refusal) = done else { return done.map(Opened::Done) };
+                // Both answers may have come in one read.
+                let late = late.or_else(|| asked.now_or_never());
+                return match late {
+                    Some(Probe::Stateless(facts)) if !connection.closed.is_cancelled() => {
+                        connection.settle(Era::Stateless);
+                        Ok(Opened::Done(facts))
+                    }
+                    Some(Probe::Ended | Probe::Other(_) | Probe::Stateless(_)) | None => Err(refusal),
+                };
+            }
+            found = &mut asked, if late.is_none() => late = Some(found),
+        }
+    }
+}
+
+async fn discover(connection: &Arc<Connection>) -> Probe {
+    let response = match ask(connection, "server/discover", String::new(), Era::Stateless).await {
+        Ok(response) => response,
+        Err(_) if connection.closed.is_cancelled() => return Probe::Ended,
+        Err(reject) => return Probe::Other(reject.public.into_owned()),
+    };
+    if let Some(error) = response.error() {
+        let error = ErrorObject::read(&error);
+        if error.code == code::UNSUPPORTED_VERSION
+            && error.data.as_ref().is_some_and(|data| names(data.get(), "supported"))
+        {
+            return Probe::Stateless(ASSUMED);
+        }
+        return Probe::Other(words(connection, &error));
+    }
+    let result = response.result().unwrap_or_default();
+    match std::str::from_utf8(&result) {
+        Ok(text) if names(text, "supportedVersions") => Probe::Stateless(facts(&result)),
+        _ => Probe::Other(format!("server/discover does not name {STATELESS_LATEST}")),
+    }
+}
+
+async fn initialize(connection: &Arc<Connection>) -> Result<Facts, StartError> {
+    let name = &connection.settings.name;
+    connection.initializing();
+    let info = bridge::server_info();
+    let members = format!(
+        r#""protocolVersion":"{LEGACY_LATEST}","capabilities":{{}},"clientInfo":{}"#,
+        String::from_utf8_lossy(&info)
+    );
+    let response = match ask(connection, "initialize", members, Era::Legacy).await {
+        Ok(response) => response,
+        Err(_) if connection.closed.is_cancelled() => return Err(ended(connection).await),
+        Err(reject) => return Err(StartError::Failed(reject.public.into_owned())),
+    };
+    if let Some(error) = response.error() {
+        let error = ErrorObject::read(&error);
+        let words = format!("server '{name}' refuses initialize: {}", words(connection, &error));
+        return Err(match error.code {
+            code::UNSUPPORTED_VERSION | code::METHOD_NOT_FOUND => StartError::Era(Era::Legacy, words),
+            ErrorCode(_) => StartError::Failed(words),
+        });
+    }
+    let result = response.result().unwrap_or_default();
+    let version = json::members(&result).ok().and_then(|members| members.get("protocolVersion").ok().flatten());
+    let version = version.and_then(json::text).unwrap_or_default().into_owned();
+    if ProtocolVersion::from_text(&version).is_none_or(|version| version.era() != Era::Legacy) {
+        let version = connection.output.clean(version.as_bytes(), WORDS_CHARS);
+        return Err(StartError::Failed(format!(
+            "server '{name}' answers initialize with the unknown protocol version '{version}'"
+        )));
+    }
+    connection.settle(Era::Legacy);
+    connection.notify(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+    Ok(facts(&result))
+}
+
+fn ask(
+    connection: &Arc<Connection>,
+    method: &'static str,
+    members: String,
+    era: Era,
+) -> impl Future<Output = Result<Response, Reject>> + use<> {
+    let connection = Arc::clone(connection);
+    async move {
+        let reply: Reply = Arc::clone(&connection).request(Outgoing::Own { method, members }, era).await;
+        let nothing = || connection.reject(crate::exchange::RejectKind::Upstream, "sent no answer");
+        match reply.into_parts().0 {
+            ReplyBody::Done(outcome) => match *outcome {
+                Ok(Answer::Upstream { response, .. }) => Ok(*response),
+                Ok(Answer::Discovery(_) | Answer::Ended | Answer::Tools(_)) => Err(nothing()),
+                Err(reject) => Err(reject),
+            },
+            // Own requests carry no progress token, so nothing comes before the answer.
+            ReplyBody::Events(_) => Err(nothing()),
+        }
+    }
+}
+
+/// Says how the child ended, in words for the operator.
+async fn ended(connection: &Connection) -> StartError {
+    if tokio::time::timeout(EXIT_GRACE, connection.dead.cancelled()).await.is_err() {
+        tracing::debug!(server = %connection.settings.name, "the child lives on without its pipes");
+    }
+    let words = connection.last_words().unwrap_or_else(|| {
+        let reason = connection.reason().unwrap_or("is being stopped");
+        let tail = connection.output.tail();
+        let last = if tail.is_empty() { String::new() } else { format!("; last output: {tail}") };
+        format!("server '{}' {reason} before the end of the handshake{last}", connection.settings.name)
+    });
+    StartError::Failed(words)
+}
+
+fn words(connection: &Connection, error: &ErrorObject) -> String {
+    format!("{:?} {}", error.code, connection.output.clean(error.message.as_bytes(), WORDS_CHARS))
+}
+
+/// Says whether the array `key` of an object names the stateless revision.
+fn names(object: &str, key: &'static str) -> bool {
+    let list = json::members(object.as_bytes()).ok().and_then(|members| members.get(key).ok().flatten());
+    let list: Option<Vec<String>> = list.and_then(|list| serde_json::from_str(list.get()).ok());
+    list.is_some_and(|list| list.iter().any(|version| version == STATELESS_LATEST.as_str()))
+}
+
+fn facts(result: &Bytes) -> Facts {
+    let member = |object: &str, key| {
+        let members = json::members(object.as_bytes()).ok()?;
+        members.get(key).ok().flatten().map(|value| value.get().to_owned())
+    };
+    let result = std::str::from_utf8(result).unwrap_or_default();
+    let tools = member(result, "capabilities").and_then(|capabilities| member(&capabilities, "tools"));
+    Facts {
+        tools: tools.as_ref().is_some_and(|tools| tools != "null"),
+        list_changed: tools.and_then(|tools| member(&tools, "listChanged")).as_deref() == Some("true"),
+    }
+}

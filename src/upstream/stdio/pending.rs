@@ -1,0 +1,184 @@
+//! The requests that wait for an answer on one connection, and what has arrived for each.
+//!
+//! Not for: reading or writing. Invariants: exactly one outcome per request; nothing follows it; an entry that is gone
+//! is never written and never answered.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+
+use crate::exchange::{Event, Outcome, Reject};
+use crate::upstream::link::{Outgoing, progress_value};
+use crate::wire::jsonrpc::Notification;
+
+/// How many progress notifications wait for a client; when full, the oldest is dropped.
+const PROGRESS_MAX: usize = 32;
+
+/// The requests of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Table(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    slots: HashMap<u64, Arc<Slot>>,
+    last_id: u64,
+    /// Set once no request is taken any more.
+    shut: Option<Reject>,
+}
+
+/// One request.
+#[derive(Debug)]
+pub(super) struct Slot {
+    outgoing: Outgoing,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The writer has begun to write it.
+    written: bool,
+    progress: VecDeque<Bytes>,
+    progress_last: Option<f64>,
+    outcome: Option<Outcome>,
+    waker: Option<Waker>,
+}
+
+/// What is to be done for a request whose caller has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Abandoned {
+    /// The server works on it and should be told.
+    Cancel,
+    /// It has ended, or was never sent.
+    Nothing,
+}
+
+// === impl Table ===
+
+impl Table {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters a request under the next id.
+    pub(super) fn enter(&self, outgoing: Outgoing) -> Result<(u64, Arc<Slot>), Reject> {
+        let mut inner = self.inner();
+        if let Some(reject) = &inner.shut {
+            return Err(reject.clone().safe_to_retry());
+        }
+        inner.last_id += 1;
+        let id = inner.last_id;
+        let slot = Arc::new(Slot { outgoing, state: Mutex::default() });
+        inner.slots.insert(id, Arc::clone(&slot));
+        Ok((id, slot))
+    }
+
+    /// Notes that a request is about to be written; `false` if nobody waits for it any more.
+    pub(super) fn begin(&self, id: u64) -> bool {
+        self.inner().slots.get(&id).map(|slot| slot.state().written = true).is_some()
+    }
+
+    /// Ends a request; `false` if there is none of this id.
+    pub(super) fn finish(&self, id: u64, outcome: Outcome) -> bool {
+        let slot = self.inner().slots.remove(&id);
+        slot.map(|slot| slot.finish(outcome)).is_some()
+    }
+
+    /// Hands a progress notification to its request; `false` if it is dropped [R109].
+    pub(super) fn progress(&self, id: u64, notification: &Notification) -> bool {
+        let slot = self.inner().slots.get(&id).map(Arc::clone);
+        slot.is_some_and(|slot| slot.progress(notification))
+    }
+
+    /// Takes out a request whose caller has gone.
+    pub(super) fn abandon(&self, id: u64) -> Abandoned {
+        let Some(slot) = self.inner().slots.remove(&id) else { return Abandoned::Nothing };
+        // A handshake request is never cancelled [protocol §3]; the late answer finds no entry.
+        let handshake = matches!(slot.outgoing.method(), "initialize" | "server/discover");
+        if slot.state().written && !handshake { Abandoned::Cancel } else { Abandoned::Nothing }
+    }
+
+    /// Takes no more requests.
+    pub(super) fn shut(&self, why: &Reject) {
+        self.inner().shut.get_or_insert_with(|| why.clone());
+    }
+
+    /// Fails every request that waits.
+    pub(super) fn fail_all(&self, why: &Reject) {
+        self.fail(why, |_| true);
+    }
+
+    /// Fails every request that was not yet written.
+    pub(super) fn fail_unwritten(&self, why: &Reject) {
+        self.fail(why, |written| !written);
+    }
+
+    fn fail(&self, why: &Reject, which: impl Fn(bool) -> bool) {
+        let failed: Vec<Arc<Slot>> = {
+            let mut inner = self.inner();
+            inner.slots.extract_if(|_, slot| which(slot.state().written)).map(|(_, slot)| slot).collect()
+        };
+        for slot in failed {
+            let written = slot.state().written;
+            slot.finish(Err(if written { why.clone() } else { why.clone().safe_to_retry() }));
+        }
+    }
+
+    /// Counts the requests that wait.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.inner().slots.len()
+    }
+}
+
+// === impl Slot ===
+
+impl Slot {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn finish(&self, outcome: Outcome) {
+        let mut state = self.state();
+        state.outcome = Some(outcome);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn progress(&self, notification: &Notification) -> bool {
+        let Some(value) = progress_value(notification) else { return false };
+        let Some(spelled) = self.outgoing.progress_for_client(notification) else { return false };
+        let mut state = self.state();
+        if state.progress_last.is_some_and(|last| value <= last) {
+            return false;
+        }
+        state.progress_last = Some(value);
+        if state.progress.len() == PROGRESS_MAX {
+            state.progress.pop_front();
+        }
+        state.progress.push_back(spelled);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+
+    /// Returns what has arrived, progress before the outcome.
+    pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Event> {
+        let mut state = self.state();
+        if let Some(progress) = state.progress.pop_front() {
+            return Poll::Ready(Event::Progress(progress));
+        }
+        if let Some(outcome) = state.outcome.take() {
+            return Poll::Ready(Event::Done(outcome));
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}

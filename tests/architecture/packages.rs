@@ -1,0 +1,134 @@
+//! What each direct dependency is for, and what was considered instead.
+//!
+//! Not for versions (Cargo.toml) and not for advisories.
+//!
+//! Invariants: the list and the manifest name the same packages; a package enters with its first use.
+
+#[derive(Debug)]
+pub(crate) struct Package {
+    pub(crate) name: &'static str,
+    pub(crate) why: &'static str,
+    pub(crate) instead: &'static str,
+}
+
+const fn package(name: &'static str, why: &'static str, instead: &'static str) -> Package {
+    Package { name, why, instead }
+}
+
+pub(crate) const PACKAGES: &[Package] = &[
+    package(
+        "annotate-snippets",
+        "shows a configuration error in its line, as the compiler does, from byte spans",
+        "miette and ariadne bring more crates; by hand gets tabs and wide characters wrong",
+    ),
+    package(
+        "arc-swap",
+        "wait-free read of the snapshot once per exchange",
+        "tokio's watch and RwLock put one lock on every call",
+    ),
+    package(
+        "aws-lc-rs",
+        "SHA-256, AEAD, randomness and constant-time compare from one audited provider, later also TLS",
+        "ring has no release since March 2025; sha2, hmac, subtle and getrandom are four crates for the same",
+    ),
+    package(
+        "base64",
+        "session ids, sealed cursors and the header sentinel of 2026-07-28",
+        "data-encoding is no smaller; by hand is a place for mistakes with padding",
+    ),
+    package("bytes", "shares one body between splices without a copy; hyper's own type", "Arc<[u8]> cannot be sliced"),
+    package(
+        "clap",
+        "verbs, help and usage errors of the command line",
+        "lexopt and bpaf: help text and completions for twenty verbs would be ours to write",
+    ),
+    package(
+        "dashmap",
+        "sharded maps of sessions and calls in flight, behind copy-out access only",
+        "papaya replaces whole values; Mutex<HashMap> is one lock for all calls",
+    ),
+    package(
+        "eventsource-stream",
+        "assembles SSE events of several lines, behind our splitter in one file",
+        "fixed by the project's owner; sse-stream has no size limit and drops comments",
+    ),
+    package("futures-core", "the Stream trait that a Reply implements", "std has no stable asynchronous iterator"),
+    package(
+        "futures-util",
+        "combinators over streams and futures without a macro",
+        "futures-lite covers less; by hand would be pinning code in many places",
+    ),
+    package("http", "methods, status codes, header names and URIs, shared with hyper", "strings: nothing checks them"),
+    package("http-body", "the Body trait that our answers implement", "hyper takes no other"),
+    package("http-body-util", "byte caps and collection of bodies", "an own Body adapter for each of the same cases"),
+    package(
+        "hyper",
+        "HTTP/1.1 on both sides, with limits on headers and time",
+        "axum and reqwest hide what a proxy must control; pingora is a runtime of its own",
+    ),
+    package(
+        "hyper-util",
+        "tokio adapters and the pooled client",
+        "an own pool: idle timeouts and races with closing servers are solved there",
+    ),
+    package("memchr", "finds line ends and markers at memory speed", "a byte loop is an order of magnitude slower"),
+    package(
+        "rustix",
+        "signals to a child's whole process group, without unsafe code of ours",
+        "nix is larger; libc would need unsafe blocks, which the lints forbid",
+    ),
+    package(
+        "serde",
+        "derives readers of the configuration and of the fields we route on",
+        "by hand: errors lose their key",
+    ),
+    package(
+        "serde_json",
+        "RawValue: an envelope that borrows and passes the rest byte for byte",
+        "sonic-rs and simd-json keep bytes no better and are full of unsafe code",
+    ),
+    package(
+        "smallvec",
+        "short lists of edits and body parts without an allocation",
+        "Vec: one more allocation per call",
+    ),
+    package("socket2", "backlog, v6-only and keep-alive on listeners", "tokio's TcpSocket cannot set all of them"),
+    package(
+        "strsim",
+        "the nearest valid key in an error text; already below clap",
+        "edit distance by hand, for no gain",
+    ),
+    package(
+        "thiserror",
+        "Display and source of error enums",
+        "by hand: the same code, longer; anyhow hides the variants",
+    ),
+    package(
+        "tokio",
+        "runtime, sockets, processes, signals, timers; test-util turns its clock in tests",
+        "smol: hyper and everything around it is at home on tokio",
+    ),
+    package(
+        "tokio-util",
+        "CancellationToken and TaskTracker, the two halves of a drain",
+        "by hand: both are easy to get subtly wrong",
+    ),
+    package("toml", "the configuration, with the byte span of every value", "figment and config lose the spans"),
+    package("tracing", "spans and events at the seams", "log has no spans"),
+    package(
+        "tracing-subscriber",
+        "text or JSON logs with a filter",
+        "an own subscriber: field formatting and escapes of terminal codes are done there",
+    ),
+    package("zeroize", "wipes secrets on drop", "a volatile write needs unsafe code; secrecy wraps this crate"),
+    package(
+        "proptest",
+        "property tests with shrinking: names, policies, SSE chunking, splices",
+        "quickcheck shrinks worse; bolero wants its own runner",
+    ),
+    package(
+        "sse-stream",
+        "the oracle in the differential test of the SSE decoder",
+        "a second decoder by the same hand",
+    ),
+];
