@@ -50,8 +50,8 @@ impl Identified {
         Self::in_snapshot(gateway, self.principal)
     }
 
-    pub(super) fn generation(&self) -> u64 {
-        self.snapshot.generation()
+    pub(super) fn news(&self) -> u64 {
+        self.snapshot.news()
     }
 
     pub(super) fn view(&self) -> &View {

@@ -15,6 +15,7 @@ use super::GatewaySettings;
 #[derive(Debug)]
 pub struct Snapshot {
     generation: u64,
+    news: u64,
     principals: HashMap<PrincipalId, Arc<Audience>>,
     nobody: Arc<Audience>,
     catalog: Catalog,
@@ -32,6 +33,7 @@ impl Snapshot {
     /// Builds a snapshot from the settings and the servers' last good lists.
     #[must_use]
     pub fn build(settings: &GatewaySettings, targets: &TargetSet, generation: u64) -> Self {
+        let news = *targets.news().borrow();
         let lists: Vec<ServerTools> = targets
             .iter()
             .filter_map(|server| {
@@ -57,13 +59,19 @@ impl Snapshot {
             })
             .collect();
         let nobody = Arc::new(Audience::build(&Catalog::default(), BTreeSet::new(), None));
-        Self { generation, principals, nobody, catalog }
+        Self { generation, news, principals, nobody, catalog }
     }
 
     /// Returns the snapshot's number.
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// Returns how many news of servers it has seen; what came later is not in it.
+    #[must_use]
+    pub const fn news(&self) -> u64 {
+        self.news
     }
 
     /// Returns what was left out of the catalog.

@@ -57,7 +57,7 @@ api_keys = [{ sha256 = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db
     let gateway = Gateway { child, folder };
     eventually("the gateway listens", || async { tokio::net::TcpStream::connect(free).await.is_ok() }).await;
     let client = Client::connect(free, "/mcp", "alice", Era::Stateless).await;
-    assert_eq!(client.list().await.len(), 15);
+    assert_eq!(client.list().await.len(), 18);
     assert_eq!(client.call("good__mark", r#"{"mark":"m"}"#).await.text(), "m");
     let before = gateway.high_water_kib();
     for (name, arguments) in [("web__flood", "{}"), ("web__flood", r#"{"sse":true}"#), ("pipe__flood", "{}")] {

@@ -40,7 +40,7 @@ async fn list_and_call_work_in_all_mixtures_and_bytes_survive() {
     for case in cases() {
         for era in Era::ALL {
             let client = Client::connect(case.app.address, "/mcp", "alice", era).await;
-            assert_eq!(client.list().await, ["s__echo", "s__mark", "s__ask", "s__die", "s__flood"]);
+            assert_eq!(client.list().await, ["s__echo", "s__mark", "s__ask", "s__die", "s__flood", "s__wait"]);
             let answer = client.call("s__echo", ARGUMENTS).await;
             assert!(answer.body.contains(SPELLED), "{era:?} to {:?}: {}", case.server, answer.body);
             let stateless = answer.body.contains("\"resultType\":\"complete\"");
@@ -52,7 +52,7 @@ async fn list_and_call_work_in_all_mixtures_and_bytes_survive() {
             let modern = received.contains("io.modelcontextprotocol/protocolVersion");
             assert_eq!(modern, case.server == Era::Stateless, "{received}");
             let alone = Client::connect(case.app.address, "/mcp/s", "alice", era).await;
-            assert_eq!(alone.list().await, ["echo", "mark", "ask", "die", "flood"]);
+            assert_eq!(alone.list().await, ["echo", "mark", "ask", "die", "flood", "wait"]);
             assert_eq!(alone.call("mark", r#"{"mark":"m"}"#).await.text(), "m");
             assert!(alone.call("s__mark", r#"{"mark":"m"}"#).await.body.contains("-32602"));
         }

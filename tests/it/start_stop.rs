@@ -41,14 +41,24 @@ api_keys = [{ sha256 = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db
 "#;
     let app = TestApp::start(&(server_toml("s", Era::Legacy, "") + access));
     let client = Client::connect(app.address, "/mcp", "alice", Era::Stateless).await;
-    assert_eq!(client.list().await.len(), 5);
-    let calls = (0..8).map(|_| client.call("s__mark", r#"{"mark":"m"}"#));
+    assert_eq!(client.list().await.len(), 6);
+    let refused = client.call("refused__mark", "{}").await;
+    assert!(refused.body.contains("-32602"), "{}", refused.body);
+    let folder = std::env::temp_dir().join(format!("portcullis-stop-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (started, go) = (folder.join("started"), folder.join("go"));
+    let arguments = format!(r#"{{"started":"{}","go":"{}"}}"#, started.display(), go.display());
+    let address = app.address;
     let stopped = async {
-        eventually("calls run", || async { true }).await;
-        app.stop().await;
+        eventually("the call runs", || async { started.exists() }).await;
+        let free = async {
+            eventually("nothing new is accepted", || async { tokio::net::TcpStream::connect(address).await.is_err() })
+                .await;
+            std::fs::write(&go, "").unwrap();
+        };
+        tokio::join!(app.stop(), free);
     };
-    let (answers, ()) = tokio::join!(futures_util::future::join_all(calls), stopped);
-    for answer in answers {
-        assert!(answer.body.contains("\"m\"") || answer.status == 503, "{} {}", answer.status, answer.body);
-    }
+    let (answer, ()) = tokio::join!(client.call("s__wait", &arguments), stopped);
+    assert_eq!(answer.text(), "waited");
+    std::fs::remove_dir_all(&folder).unwrap();
 }

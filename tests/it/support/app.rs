@@ -41,8 +41,8 @@ impl TestApp {
     /// Builds and starts one from the configuration without `[listen]`; every principal `p` has the key `p`.
     pub(crate) fn start(toml: &str) -> Self {
         let text = format!("[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\nauth = \"keys\"\n{toml}");
-        let loaded = config::load_text(Path::new("test.toml"), &text, &|_| None)
-            .unwrap_or_else(|found| panic!("{}", found.iter().map(ToString::to_string).collect::<String>()));
+        let loaded =
+            config::load_text(Path::new("test.toml"), &text, &|_| None).unwrap_or_else(|found| panic!("{found}"));
         let mut bound = App::build(loaded.settings, &config::base_env()).unwrap();
         let address = bound.addresses()[0];
         bound.start();

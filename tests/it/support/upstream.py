@@ -4,13 +4,14 @@ Tools are the names in the file $TOOLS (one a line; read again for each list), o
 echo: answers with the request as received, and a result full of spellings that must survive
 mark: waits a random moment, sends progress if asked to, answers with its argument `mark`
 ask: asks for input once (stateless)
+wait: creates the file `started`, and answers when the file `go` is there
 die: exits with status 3
 flood: sends a response that never ends
 """
 import json, os, random, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-TOOLS = ["echo", "mark", "ask", "die", "flood"]
+TOOLS = ["echo", "mark", "ask", "die", "flood", "wait"]
 SPELLED = r'"n":12345678901234567890123,"d":1.10,"e":1e400,"z":-0.0,"s":"\ud800","null":null,"x-unknown":{ "b" :1, "a":2 }'
 STATELESS = "io.modelcontextprotocol/protocolVersion"
 era = sys.argv[sys.argv.index("--era") + 1] if "--era" in sys.argv else "legacy"
@@ -59,6 +60,11 @@ def result_of(message, raw, emit):
             return '{"resultType":"input_required","inputRequests":{"k":%s},"requestState":"state-of-the-server"}' % ask
         got = json.dumps([params["requestState"], params.get("inputResponses")])
         return '{"content":[{"type":"text","text":%s}]%s}' % (json.dumps(got), tail)
+    if name == "wait":
+        open(arguments["started"], "w").close()
+        while not os.path.exists(arguments["go"]):
+            time.sleep(0.01)
+        return '{"content":[{"type":"text","text":"waited"}]%s}' % tail
     if name == "die":
         os._exit(3)
     if name == "flood":
