@@ -1,57 +1,107 @@
-//! List changes: told exactly to those whose own set changed, exactly once [POL-10, TRN-7, FC-LST-04].
+//! Servers that change: who is told, how often, and what works after [POL-10, FC-LST-04, TRN-8].
 
-use crate::support::{Client, Era, TestApp, eventually, server_toml};
+use crate::support::{Child, Client, ERAS, Era, Speaks, TestApp, Upstream, until, within_deadline};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_comes_back_with_another_tool_is_one_change_for_those_who_see_it() {
-    let folder = std::env::temp_dir().join(format!("portcullis-change-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let tools = folder.join("tools");
-    std::fs::write(&tools, "die mark").unwrap();
-    let env = format!("env = {{ TOOLS = \"{}\" }}", tools.display());
-    let access = r#"
-[mcp_bundles.all]
-servers = ["s"]
-[principals.alice]
-mcp_bundles = ["all"]
-api_keys = [{ sha256 = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90" }]
-[principals.bob]
-mcp_bundles = ["all"]
-policy = "narrow"
-api_keys = [{ sha256 = "81b637d8fcd2c6da6359e6963113a1170de795e4b725b84d1e0b4cfd9ec58ce9" }]
-[policies.narrow]
-allowed_tools = ["s__die", "s__mark"]
-"#;
-    let app = TestApp::start(&(server_toml("s", Era::Legacy, &env) + access));
-    let mut told = Vec::new();
-    for (key, era) in [("alice", Era::Legacy), ("alice", Era::Stateless), ("bob", Era::Legacy), ("bob", Era::Stateless)]
-    {
-        let client = Client::connect(app.address, "/mcp", key, era).await;
-        assert_eq!(client.list().await, ["s__die", "s__mark"]);
-        let stream = client.listen().await;
-        told.push((key, client, stream));
+async fn crash(server: Era) {
+    let child = Child::new(server, &["echo", "die"]);
+    let app = TestApp::open(&[("up", child.lines())]).await;
+    let legacy = Client::connect(Era::Legacy, app.addr, "/mcp", None).await;
+    let stateless = Client::connect(Era::Stateless, app.addr, "/mcp", None).await;
+    let mut streams = Vec::new();
+    for client in [&legacy, &stateless] {
+        assert_eq!(client.names().await, ["up__echo", "up__die"]);
+        assert!(client.call_with("up__echo", "{}").await.is_result());
+        streams.push(client.listen().await);
     }
-    std::fs::write(&tools, "die mark echo").unwrap();
-    let died = told[0].1.call("s__die", "{}").await;
-    assert_eq!(died.json()["error"]["code"], -32603, "{}", died.body);
-    assert!(died.body.contains("'s' exited with status 3"), "{}", died.body);
-    for (key, client, stream) in &mut told {
-        if *key == "alice" {
-            let message = stream.next().await;
-            assert!(message.contains("notifications/tools/list_changed"), "{message}");
-            assert_eq!(message.contains("subscriptionId"), client.era == Era::Stateless, "{message}");
-            assert_eq!(client.list().await, ["s__die", "s__mark", "s__echo"]);
-            assert!(client.call("s__echo", "{}").await.body.contains("content"));
-        } else {
-            let client = client.clone();
-            eventually("the server is back", || async {
-                client.call("s__mark", r#"{"mark":"m"}"#).await.body.contains("content")
-            })
-            .await;
-            assert!(client.call("s__echo", "{}").await.body.contains("-32602"));
-        }
-        assert!(stream.is_silent().await, "{key} was told too much");
+    child.set(&["echo", "later"], 1);
+    let died = legacy.call_with("up__die", "{}").await;
+    assert_eq!(died.code(), -32603, "{died:?}");
+    for stream in &mut streams {
+        let event = within_deadline("a list change", stream.next()).await.unwrap();
+        assert!(event.contains("notifications/tools/list_changed"), "{event}");
     }
-    std::fs::remove_dir_all(&folder).unwrap();
+    for client in [&legacy, &stateless] {
+        let answer = client.call_with("up__later", r#"{"k":1.10}"#).await;
+        assert!(answer.is_result(), "{server:?} {answer:?}");
+        assert_eq!(answer.raw("result.echo"), r#"{"k":1.10}"#);
+        assert_eq!(client.call_with("up__die", "{}").await.code(), -32602);
+        assert_eq!(client.names().await, ["up__echo", "up__later"]);
+    }
     app.stop().await;
+    for stream in streams {
+        assert_eq!(stream.changes_to_the_end().await, 0, "told more than once");
+    }
+}
+
+/// A child dies and comes back with another tool: the session lives, and is told once [POL-10, TRN-7].
+#[tokio::test]
+async fn a_server_that_crashes_and_comes_back_otherwise() {
+    for server in ERAS {
+        within_deadline("a crash", crash(server)).await;
+    }
+}
+
+async fn grown(speaks: Speaks) {
+    let upstream = Upstream::start(speaks, false, &["open"]).await;
+    let (tables, _) = TestApp::servers(&[("up", upstream.lines())]);
+    let mut rest = format!(
+        "{tables}[mcp_bundles.all]\nservers = [\"up\"]\n[policies.narrow]\nexcluded_tools = [\"up__secret\"]\n"
+    );
+    for name in ["ann", "ben", "eve"] {
+        let policy = if name == "eve" { "policy = \"narrow\"\n" } else { "" };
+        rest.push_str(&format!("[principals.{name}]\nmcp_bundles = [\"all\"]\n{policy}{}", TestApp::key(name)));
+    }
+    let app = TestApp::start("keys", &rest).await;
+    until("the gateway's own stream", || upstream.streams() > 0).await;
+    let mut told = Vec::new();
+    let mut untold = Vec::new();
+    for era in ERAS {
+        for name in ["ann", "ben", "eve"] {
+            let client = Client::connect(era, app.addr, "/mcp", Some(name)).await;
+            assert_eq!(client.names().await, ["up__open"]);
+            let stream = client.listen().await;
+            if name == "eve" { untold.push((client, stream)) } else { told.push((client, stream)) }
+        }
+    }
+    upstream.change(&["open", "secret"]);
+    for (client, stream) in &mut told {
+        let event = within_deadline("a list change", stream.next()).await.unwrap();
+        assert!(event.contains("notifications/tools/list_changed"), "{event}");
+        assert_eq!(client.names().await, ["up__open", "up__secret"]);
+        assert!(client.call_with("up__secret", "{}").await.is_result());
+    }
+    for (client, _) in &untold {
+        assert_eq!(client.names().await, ["up__open"]);
+        assert_eq!(client.call_with("up__secret", "{}").await.code(), -32602);
+    }
+    app.stop().await;
+    for (_, stream) in told.into_iter().chain(untold) {
+        assert_eq!(stream.changes_to_the_end().await, 0, "{speaks:?}: told without a change");
+    }
+}
+
+/// FC-LST-04: of three principals, those whose own set changed are told, and only they [POL-10].
+#[tokio::test]
+async fn only_those_whose_set_changed_are_told() {
+    for speaks in [Speaks::Legacy, Speaks::Stateless] {
+        within_deadline("a change", grown(speaks)).await;
+    }
+}
+
+/// FC-LST-05: a server that says "changed" without a change is not repeated [POL-10].
+#[tokio::test]
+async fn a_change_of_nothing_is_not_told() {
+    let upstream = Upstream::start(Speaks::Both, false, &["a"]).await;
+    let app = TestApp::open(&[("up", upstream.lines())]).await;
+    until("the gateway's own stream", || upstream.streams() > 0).await;
+    let client = Client::connect(Era::Stateless, app.addr, "/mcp", None).await;
+    let mut stream = client.listen().await;
+    let lists = upstream.lists();
+    upstream.change(&["a"]);
+    until("the list is read again", || upstream.lists() > lists).await;
+    upstream.change(&["b"]);
+    assert!(within_deadline("a list change", stream.next()).await.unwrap().contains("list_changed"));
+    assert_eq!(client.names().await, ["up__b"]);
+    app.stop().await;
+    assert_eq!(stream.changes_to_the_end().await, 0);
 }

@@ -1,10 +1,19 @@
-//! The one integration binary: the application over real sockets, in front of scripted servers.
+//! The integration tests, in one binary: the whole gateway between real sockets, pipes and processes.
+//!
+//! Invariants: nothing sleeps to be in step, what must come true is polled for; no time is asserted; the network is
+//! loopback.
 
-#![expect(clippy::indexing_slicing, clippy::expect_used, reason = "tests may fail loudly")]
-
+#[cfg(test)]
 mod caps;
+#[cfg(test)]
 mod change;
+#[cfg(test)]
 mod eras;
+#[cfg(test)]
 mod ids;
+#[cfg(test)]
 mod start_stop;
+#[cfg(test)]
 mod support;
+#[cfg(test)]
+mod visible;

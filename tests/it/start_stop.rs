@@ -1,64 +1,72 @@
-//! Start and stop: what cannot work fails before the first accept, and nothing is left behind [OPS-5].
+//! The first and the last moments of the binary [OPS-1, OPS-4, OPS-5].
 
-use std::net::TcpListener;
-use std::path::Path;
-
-use portcullis::app::App;
+use portcullis::app::{App, AppError};
 use portcullis::config;
+use rustix::process::{Pid, test_kill_process};
 
-use crate::support::{Client, Era, TestApp, eventually, server_toml};
+use crate::support::{Child, Client, ERAS, Era, Gateway, Speaks, TestApp, Upstream, until, within_deadline};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_taken_port_fails_the_start() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap();
-    for listen in [
-        format!("http = \"{address}\"\nadmin = \"127.0.0.1:0\""),
-        format!("http = \"127.0.0.1:0\"\nadmin = \"{address}\""),
-    ] {
-        let text = format!("[listen]\n{listen}\nauth = \"none\"\n");
-        let loaded = config::load_text(Path::new("t.toml"), &text, &|_| None).unwrap();
-        let err = App::build(loaded.settings, &config::base_env()).unwrap_err().to_string();
-        assert!(err.contains(&address.to_string()), "{err}");
-    }
+/// A port that is taken fails the start, before any server is started [OPS-5].
+#[tokio::test]
+async fn a_port_that_is_taken_fails_the_start() {
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = taken.local_addr().unwrap().to_string();
+    let child = Child::new(Era::Legacy, &["echo"]);
+    let (tables, _) = TestApp::servers(&[("up", child.lines())]);
+    let rest = format!("{tables}[mcp_bundles.all]\nservers = [\"up\"]\n[principals.local]\nmcp_bundles = [\"all\"]\n");
+    let err = App::build(TestApp::settings(&addr, "none", &rest), &config::base_env()).unwrap_err();
+    assert!(matches!(err, AppError::Bind(..)) && err.to_string().contains(&addr), "{err}");
+
+    let (code, said) = Gateway::try_start(&addr, &rest).await.err().unwrap();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("cannot listen on") && said.contains(&addr), "{said}");
+    assert!(child.pids().is_empty(), "a server was started");
 }
 
-/// [FC-LST-06]: servers that cannot start cost the others nothing, and calls to them fail at once.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_running_call_finishes_and_bad_servers_are_nobodys_problem() {
-    let access = r#"
-[[mcp.servers]]
-name = "missing"
-command = "there-is-no-such-program"
-[[mcp.servers]]
-name = "refused"
-url = "http://127.0.0.1:9/mcp"
-[mcp_bundles.all]
-servers = ["s", "missing", "refused"]
-[principals.alice]
-mcp_bundles = ["all"]
-api_keys = [{ sha256 = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90" }]
-"#;
-    let app = TestApp::start(&(server_toml("s", Era::Legacy, "") + access));
-    let client = Client::connect(app.address, "/mcp", "alice", Era::Stateless).await;
-    assert_eq!(client.list().await.len(), 6);
-    let refused = client.call("refused__mark", "{}").await;
-    assert!(refused.body.contains("-32602"), "{}", refused.body);
-    let folder = std::env::temp_dir().join(format!("portcullis-stop-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let (started, go) = (folder.join("started"), folder.join("go"));
-    let arguments = format!(r#"{{"started":"{}","go":"{}"}}"#, started.display(), go.display());
-    let address = app.address;
-    let stopped = async {
-        eventually("the call runs", || async { started.exists() }).await;
-        let free = async {
-            eventually("nothing new is accepted", || async { tokio::net::TcpStream::connect(address).await.is_err() })
-                .await;
-            std::fs::write(&go, "").unwrap();
-        };
-        tokio::join!(app.stop(), free);
-    };
-    let (answer, ()) = tokio::join!(client.call("s__wait", &arguments), stopped);
-    assert_eq!(answer.text(), "waited");
-    std::fs::remove_dir_all(&folder).unwrap();
+/// A configuration with mistakes is refused with code 3 and every mistake [OPS-1, CFG-1].
+#[tokio::test]
+async fn a_wrong_configuration_is_refused() {
+    let (code, said) = Gateway::try_start("127.0.0.1:0", "nonsense = 1\n[mcp]\nmore = 2\n").await.err().unwrap();
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("nonsense") && said.contains("more"), "{said}");
+}
+
+/// Says whether a process is there, dead or alive.
+fn alive(pid: u32) -> bool {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    test_kill_process(pid).is_ok()
+}
+
+/// TERM: running calls finish, new ones are refused, children are gone, and the code is 0 [OPS-5].
+#[tokio::test]
+async fn a_stop_lets_running_calls_finish() {
+    for era in ERAS {
+        let upstream = Upstream::start(Speaks::Both, false, &["hold"]).await;
+        let children = [Child::new(Era::Legacy, &["echo"]), Child::new(Era::Stateless, &["echo"])];
+        let servers = [("http", upstream.lines()), ("old", children[0].lines()), ("new", children[1].lines())];
+        let mut gateway = Gateway::start(&servers).await;
+        let client = Client::connect(era, gateway.addr, "/mcp", None).await;
+        for name in ["old__echo", "new__echo"] {
+            assert!(client.call_with(name, "{}").await.is_result());
+        }
+        let pids: Vec<u32> = children.iter().flat_map(Child::pids).collect();
+        assert!(pids.len() >= 2 && pids.iter().any(|pid| alive(*pid)));
+
+        let (held, ()) = within_deadline(
+            "the held call",
+            futures_util::future::join(client.call_with("http__hold", r#"{"k":1}"#), async {
+                until("the call is under way", || !upstream.calls().is_empty()).await;
+                gateway.terminate();
+                gateway.says("stopping").await;
+                upstream.release();
+            }),
+        )
+        .await;
+        assert_eq!(held.raw("result.echo"), r#"{"k":1}"#, "{held:?}");
+        assert_eq!(gateway.ended().await, Some(0), "{era:?}");
+        for pid in children.iter().flat_map(Child::pids) {
+            // A child that was killed in the last moment is reaped by whoever inherits it.
+            until(&format!("{era:?}: child {pid} is gone"), || !alive(pid)).await;
+        }
+    }
 }

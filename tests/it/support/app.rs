@@ -1,57 +1,64 @@
-//! The application in this process, and scripted servers behind it.
+//! A gateway inside the test.
 
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 
 use portcullis::app::{App, Bound};
 use portcullis::config;
+use portcullis::identity::ApiKeyHash;
 
-/// The era of a scripted server, or of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Era {
-    Legacy,
-    Stateless,
-}
-
-impl Era {
-    pub(crate) const ALL: [Self; 2] = [Self::Legacy, Self::Stateless];
-
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Legacy => "legacy",
-            Self::Stateless => "stateless",
-        }
-    }
-}
-
-/// Where the scripted server is.
-fn upstream_py() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/upstream.py")
-}
-
-/// An application that is stopped when the test ends.
+/// A gateway that ends when it is dropped.
 pub(crate) struct TestApp {
+    /// Where clients connect.
+    pub(crate) addr: SocketAddr,
     bound: Option<Bound>,
-    pub(crate) address: SocketAddr,
 }
 
 impl TestApp {
-    /// Builds and starts one from the configuration without `[listen]`; every principal `p` has the key `p`.
-    pub(crate) fn start(toml: &str) -> Self {
-        let text = format!("[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\nauth = \"keys\"\n{toml}");
-        let loaded =
-            config::load_text(Path::new("test.toml"), &text, &|_| None).unwrap_or_else(|found| panic!("{found}"));
-        let mut bound = App::build(loaded.settings, &config::base_env()).unwrap();
-        let address = bound.addresses()[0];
+    /// Starts a gateway with `auth` and the rest of its configuration, and waits until its servers are settled.
+    pub(crate) async fn start(auth: &str, rest: &str) -> Self {
+        let mut bound = App::build(Self::settings("127.0.0.1:0", auth, rest), &config::base_env()).unwrap();
+        let addr = bound.addresses()[0];
         bound.start();
-        Self { bound: Some(bound), address }
+        bound.describe().await;
+        Self { addr, bound: Some(bound) }
     }
 
-    /// Stops it in order.
+    /// Reads a configuration.
+    pub(crate) fn settings(http: &str, auth: &str, rest: &str) -> config::Settings {
+        let text = format!("[listen]\nhttp = \"{http}\"\nadmin = \"127.0.0.1:0\"\nauth = \"{auth}\"\n{rest}");
+        match config::load_text(Path::new("test.toml"), &text, &|_| None) {
+            Ok(loaded) => loaded.settings,
+            Err(found) => panic!("{}\n{text}", found),
+        }
+    }
+
+    /// A gateway without keys, whose one principal is granted these servers.
+    pub(crate) async fn open(servers: &[(&str, String)]) -> Self {
+        let (tables, names) = Self::servers(servers);
+        let rest =
+            format!("{tables}[mcp_bundles.all]\nservers = [{names}]\n[principals.local]\nmcp_bundles = [\"all\"]\n");
+        Self::start("none", &rest).await
+    }
+
+    /// The tables of servers, and their names as a list.
+    pub(crate) fn servers(servers: &[(&str, String)]) -> (String, String) {
+        let tables = servers.iter().map(|(name, lines)| format!("[[mcp.servers]]\nname = \"{name}\"\n{lines}\n"));
+        let names: Vec<String> = servers.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+        (tables.collect(), names.join(", "))
+    }
+
+    /// The line that gives a principal the key of its own name.
+    pub(crate) fn key(name: &str) -> String {
+        format!("api_keys = [{{ sha256 = \"{}\" }}]\n", ApiKeyHash::of(name).to_hex())
+    }
+
+    /// Stops in order.
     pub(crate) async fn stop(mut self) {
-        self.bound.take().unwrap().stop(std::future::pending()).await;
+        let bound = self.bound.take().unwrap();
+        let tasks = bound.tasks().clone();
+        bound.stop(std::future::pending()).await;
+        assert_eq!(tasks.panics(), 0, "a task panicked");
     }
 }
 
@@ -61,45 +68,4 @@ impl Drop for TestApp {
             bound.tasks().cancel();
         }
     }
-}
-
-/// A scripted server over HTTP, in a process of its own; it ends with its stdin.
-pub(crate) struct HttpUpstream {
-    child: Child,
-    pub(crate) url: String,
-}
-
-impl HttpUpstream {
-    pub(crate) fn start(era: Era) -> Self {
-        let mut child = Command::new("python3")
-            .arg(upstream_py())
-            .args(["--http", "--era", era.word()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut port = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut port).unwrap();
-        Self { child, url: format!("http://127.0.0.1:{}/mcp", port.trim()) }
-    }
-
-    pub(crate) fn toml(&self, name: &str, more: &str) -> String {
-        format!("[[mcp.servers]]\nname = \"{name}\"\nurl = \"{}\"\n{more}\n", self.url)
-    }
-}
-
-impl Drop for HttpUpstream {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-/// The entry of a scripted server over stdio.
-pub(crate) fn server_toml(name: &str, era: Era, more: &str) -> String {
-    format!(
-        "[[mcp.servers]]\nname = \"{name}\"\ncommand = \"python3\"\nargs = [\"{}\", \"--era\", \"{}\"]\n{more}\n",
-        upstream_py().display(),
-        era.word()
-    )
 }

@@ -1,186 +1,223 @@
-//! A client that sends and shows raw bytes.
+//! A client of either era that shows everything it gets, byte for byte.
 
-use std::future::Future;
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full};
-use hyper_util::client::legacy::Client as Hyper;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use base64::Engine as _;
 use serde_json::Value;
+use tokio::net::TcpStream;
 
-use super::Era;
+use super::wire::{Head, Rest, Wire, raw, take_events};
+use super::{Era, quoted};
 
-const PATIENCE: Duration = Duration::from_secs(30);
-const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}"#;
+/// `_meta` of every stateless request.
+const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"it","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}"#;
 
-/// One client: a principal's key, an era, a path, and its session.
-#[derive(Clone)]
+/// A client of one path.
+#[derive(Clone, Debug)]
 pub(crate) struct Client {
-    http: Hyper<HttpConnector, Full<Bytes>>,
-    url: String,
-    key: String,
+    addr: SocketAddr,
+    path: String,
+    key: Option<String>,
+    /// What it speaks.
     pub(crate) era: Era,
     session: Option<String>,
 }
 
 /// What came back.
+#[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: String,
+    /// The status.
+    pub(crate) status: u16,
+    /// The body of a JSON answer, or the data of each event.
+    pub(crate) messages: Vec<String>,
 }
 
-/// An event stream being read.
-pub(crate) struct Stream {
-    body: hyper::body::Incoming,
+/// An open event stream.
+pub(crate) struct Events {
+    wire: Wire,
+    rest: Rest,
     text: String,
+    ready: std::collections::VecDeque<String>,
 }
 
 impl Client {
     /// Connects; a legacy client opens its session.
-    pub(crate) async fn connect(address: SocketAddr, path: &str, key: &str, era: Era) -> Self {
-        let http = Hyper::builder(TokioExecutor::new()).build(HttpConnector::new());
-        let url = format!("http://{address}{path}");
-        let mut client = Self { http, url, key: key.to_owned(), era, session: None };
+    pub(crate) async fn connect(era: Era, addr: SocketAddr, path: &str, key: Option<&str>) -> Self {
+        let mut client = Self { addr, path: path.to_owned(), key: key.map(str::to_owned), era, session: None };
         if era == Era::Legacy {
-            let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
-            let answer = client.post(body, "initialize", None).await;
-            assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
-            client.session = Some(answer.headers["mcp-session-id"].to_str().unwrap().to_owned());
-            let done = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-            assert_eq!(client.post(done, "", None).await.status, StatusCode::ACCEPTED);
+            let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"it","version":"1"}}}"#;
+            let (mut wire, head) = client.send("POST", &[], body).await;
+            let answer = wire.body(head.rest(false)).await;
+            assert!(head.line.contains(" 200 "), "{} {answer}", head.line);
+            client.session = Some(head.field("mcp-session-id").unwrap().to_owned());
+            let answer = client.post(&[], r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+            assert_eq!(answer.status, 202);
         }
         client
     }
 
-    fn request(&self, verb: Method, method: &str, name: Option<&str>) -> http::request::Builder {
-        let mut request = Request::builder().method(verb).uri(&self.url).header("x-api-key", &self.key);
-        request = request.header("accept", "application/json, text/event-stream");
-        request = request.header("content-type", "application/json");
-        match (self.era, &self.session) {
-            (Era::Stateless, _) => {
-                request = request.header("mcp-protocol-version", "2026-07-28").header("mcp-method", method);
-                if let Some(name) = name {
-                    request = request.header("mcp-name", name);
-                }
-            }
-            (Era::Legacy, Some(session)) => {
-                request = request.header("mcp-protocol-version", "2025-11-25").header("mcp-session-id", session);
-            }
-            (Era::Legacy, None) => {}
+    async fn send(&self, verb: &str, more: &[(&str, String)], body: &str) -> (Wire, Head) {
+        let mut wire = Wire::new(TcpStream::connect(self.addr).await.unwrap());
+        let mut text = format!("{verb} {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.path, self.addr);
+        let mut field = |name: &str, value: &str| text.push_str(&format!("{name}: {value}\r\n"));
+        if verb == "POST" {
+            field("Content-Type", "application/json");
+            field("Content-Length", &body.len().to_string());
         }
-        request
+        field("Accept", if verb == "POST" { "application/json, text/event-stream" } else { "text/event-stream" });
+        if let Some(key) = &self.key {
+            field("Authorization", &format!("Bearer {key}"));
+        }
+        if let Some(session) = &self.session {
+            field("Mcp-Session-Id", session);
+            field("MCP-Protocol-Version", "2025-11-25");
+        }
+        for (name, value) in more {
+            field(name, value);
+        }
+        text.push_str("\r\n");
+        text.push_str(body);
+        assert!(wire.write(text.as_bytes()).await);
+        let head = wire.head().await.expect("no response");
+        (wire, head)
     }
 
-    /// Posts a body as it is.
-    pub(crate) async fn post(&self, body: &str, method: &str, name: Option<&str>) -> Answer {
-        let request = self.request(Method::POST, method, name).body(Full::new(Bytes::from(body.to_owned()))).unwrap();
-        let response = self.http.request(request).await.unwrap();
-        let (parts, body) = response.into_parts();
-        let body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
-        Answer { status: parts.status, headers: parts.headers, body }
+    /// Posts a body.
+    pub(crate) async fn post(&self, more: &[(&str, String)], body: &str) -> Answer {
+        let (wire, head) = self.send("POST", more, body).await;
+        answer(wire, &head).await
     }
 
-    /// Spells a call; `more` are further members of the params, `meta` of `_meta`.
-    pub(crate) fn call_body(&self, id: &str, name: &str, arguments: &str, more: &str, meta: &str) -> String {
-        let meta = match self.era {
-            Era::Legacy if meta.is_empty() => String::new(),
-            Era::Legacy => format!(",\"_meta\":{{{meta}}}"),
-            Era::Stateless if meta.is_empty() => format!(",\"_meta\":{{{META}}}"),
-            Era::Stateless => format!(",\"_meta\":{{{META},{meta}}}"),
+    /// The body of a request; `members` stand in its params, `meta` in their `_meta`, each without braces.
+    pub(crate) fn body(&self, id: &str, method: &str, meta: &str, members: &str) -> String {
+        let own = if self.era == Era::Stateless { META } else { "" };
+        let both = if own.is_empty() || meta.is_empty() { "" } else { "," };
+        let meta = format!("{own}{both}{meta}");
+        let meta = if meta.is_empty() { String::new() } else { format!("\"_meta\":{{{meta}}}") };
+        let both = if meta.is_empty() || members.is_empty() { "" } else { "," };
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{meta}{both}{members}}}}}"#)
+    }
+
+    fn fields(&self, method: &str, name: Option<&str>) -> Vec<(&'static str, String)> {
+        if self.era == Era::Legacy {
+            return Vec::new();
+        }
+        let mut fields = vec![("MCP-Protocol-Version", "2026-07-28".to_owned()), ("Mcp-Method", method.to_owned())];
+        if let Some(name) = name {
+            let plain = name.bytes().all(|byte| byte.is_ascii_graphic()) && !name.starts_with("=?");
+            let coded = || format!("=?base64?{}?=", base64::engine::general_purpose::STANDARD.encode(name));
+            fields.push(("Mcp-Name", if plain { name.to_owned() } else { coded() }));
+        }
+        fields
+    }
+
+    /// Calls a tool; `members` is what stands beside its name, e.g. `"arguments":{}`.
+    pub(crate) async fn call(&self, id: &str, name: &str, meta: &str, members: &str) -> Answer {
+        let comma = if members.is_empty() { "" } else { "," };
+        let members = format!(r#""name":{}{comma}{members}"#, quoted(name));
+        self.post(&self.fields("tools/call", Some(name)), &self.body(id, "tools/call", meta, &members)).await
+    }
+
+    /// Calls a tool with arguments and returns the answer.
+    pub(crate) async fn call_with(&self, name: &str, arguments: &str) -> Answer {
+        self.call("1", name, "", &format!(r#""arguments":{arguments}"#)).await
+    }
+
+    /// Lists the tools, as definitions.
+    pub(crate) async fn list(&self) -> Vec<Value> {
+        let mut tools = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let body = self.body("\"l\"", "tools/list", "", &cursor);
+            let answer = self.post(&self.fields("tools/list", None), &body).await;
+            let result = answer.value()["result"].clone();
+            tools.extend(result["tools"].as_array().unwrap_or_else(|| panic!("{answer:?}")).iter().cloned());
+            match result["nextCursor"].as_str() {
+                Some(next) => cursor = format!(r#""cursor":{}"#, quoted(next)),
+                None => return tools,
+            }
+        }
+    }
+
+    /// Lists the names of the tools.
+    pub(crate) async fn names(&self) -> Vec<String> {
+        self.list().await.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Opens the stream on which list changes are told, and waits until it is open.
+    pub(crate) async fn listen(&self) -> Events {
+        let (wire, head) = match self.era {
+            Era::Legacy => self.send("GET", &[], "").await,
+            Era::Stateless => {
+                let members = r#""notifications":{"toolsListChanged":true}"#;
+                let body = self.body("\"listen\"", "subscriptions/listen", "", members);
+                self.send("POST", &self.fields("subscriptions/listen", None), &body).await
+            }
         };
-        format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","arguments":{arguments}{more}{meta}}}}}"#
-        )
-    }
-
-    /// Calls a tool.
-    pub(crate) async fn call(&self, name: &str, arguments: &str) -> Answer {
-        let body = self.call_body("7", name, arguments, "", "");
-        self.post(&body, "tools/call", Some(name)).await
-    }
-
-    /// Returns the names listed.
-    pub(crate) async fn list(&self) -> Vec<String> {
-        let meta = if self.era == Era::Stateless { format!("\"_meta\":{{{META}}}") } else { String::new() };
-        let body = format!(r#"{{"jsonrpc":"2.0","id":"l","method":"tools/list","params":{{{meta}}}}}"#);
-        let answer = self.post(&body, "tools/list", None).await;
-        let tools = answer.json()["result"]["tools"].as_array().unwrap_or_else(|| panic!("{}", answer.body)).clone();
-        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
-    }
-
-    /// Opens the stream of list changes: GET, or `subscriptions/listen`.
-    pub(crate) async fn listen(&self) -> Stream {
-        let (verb, body) = match self.era {
-            Era::Legacy => (Method::GET, String::new()),
-            Era::Stateless => (
-                Method::POST,
-                format!(
-                    r#"{{"jsonrpc":"2.0","id":"s","method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},"_meta":{{{META}}}}}}}"#
-                ),
-            ),
-        };
-        let request = self.request(verb, "subscriptions/listen", None).body(Full::new(Bytes::from(body))).unwrap();
-        let response = self.http.request(request).await.unwrap();
-        assert_eq!(response.status(), StatusCode::OK);
-        let mut stream = Stream { body: response.into_body(), text: String::new() };
+        assert!(head.line.contains(" 200 "), "{head:?}");
+        let mut events = Events { wire, rest: head.rest(false), text: String::new(), ready: Default::default() };
         if self.era == Era::Stateless {
-            assert!(stream.next().await.contains("notifications/subscriptions/acknowledged"));
+            let first = events.next().await.unwrap();
+            assert!(first.contains("notifications/subscriptions/acknowledged"), "{first}");
         }
-        stream
+        events
     }
+}
+
+async fn answer(mut wire: Wire, head: &Head) -> Answer {
+    let status = head.line.split(' ').nth(1).unwrap().parse().unwrap();
+    let mut body = wire.body(head.rest(false)).await;
+    let stream = head.field("content-type").is_some_and(|media| media.starts_with("text/event-stream"));
+    let messages = if stream { take_events(&mut body) } else { vec![body] };
+    Answer { status, messages }
 }
 
 impl Answer {
-    /// Returns the answer: the body, or the last event of a stream.
-    pub(crate) fn json(&self) -> Value {
-        let text = self.body.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&self.body);
-        serde_json::from_str(text).unwrap_or_else(|err| panic!("{err}: {}", self.body))
+    /// The last message, which is the answer.
+    pub(crate) fn text(&self) -> &str {
+        self.messages.last().map_or("", String::as_str)
     }
 
-    /// Returns the first text block of a tool's result.
-    pub(crate) fn text(&self) -> String {
-        self.json()["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{}", self.body)).to_owned()
+    /// The same, parsed.
+    pub(crate) fn value(&self) -> Value {
+        serde_json::from_str(self.text()).unwrap_or_else(|err| panic!("{err}: {self:?}"))
+    }
+
+    /// A member of the answer, as it is spelled.
+    pub(crate) fn raw(&self, path: &str) -> String {
+        raw(self.text(), path).unwrap_or_else(|| panic!("no {path}: {self:?}"))
+    }
+
+    /// Says whether it is a result.
+    pub(crate) fn is_result(&self) -> bool {
+        raw(self.text(), "result").is_some()
+    }
+
+    /// The error's code.
+    pub(crate) fn code(&self) -> i64 {
+        self.raw("error.code").parse().unwrap()
     }
 }
 
-impl Stream {
-    /// Waits for the next message.
-    pub(crate) async fn next(&mut self) -> String {
+impl Events {
+    /// Waits for the next event's data; `None` at the end of the stream.
+    pub(crate) async fn next(&mut self) -> Option<String> {
         loop {
-            if let Some((event, rest)) = self.text.split_once("\n\n") {
-                let data: String = event.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
-                self.text = rest.to_owned();
-                if data.is_empty() {
-                    continue;
-                }
-                return data;
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
             }
-            let frame = tokio::time::timeout(PATIENCE, self.body.frame()).await.expect("an event in time");
-            let frame = frame.expect("the stream goes on").unwrap();
-            self.text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
+            let part = self.wire.part(&mut self.rest).await?;
+            self.text.push_str(&String::from_utf8(part).unwrap());
+            self.ready.extend(take_events(&mut self.text));
         }
     }
 
-    /// Says whether a whole message has arrived that was not read yet, without waiting.
-    pub(crate) async fn is_silent(&mut self) -> bool {
-        while let Ok(Some(Ok(frame))) = tokio::time::timeout(Duration::from_millis(300), self.body.frame()).await {
-            self.text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
+    /// Counts the list changes up to the end of the stream.
+    pub(crate) async fn changes_to_the_end(mut self) -> usize {
+        let mut count = 0;
+        while let Some(event) = self.next().await {
+            count += usize::from(event.contains("notifications/tools/list_changed"));
         }
-        !self.text.contains("data: ")
+        count
     }
-}
-
-/// Waits until a condition holds.
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
-    let all = async {
-        while !holds().await {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, all).await.unwrap_or_else(|_| panic!("not in time: {what}"));
 }
