@@ -82,7 +82,8 @@ async fn listing(page: impl Fn(&str) -> String + Send + Sync + 'static) -> (Resu
         cwd: None,
     };
     let settings = ServerSettings::new(UpstreamName::new("s").unwrap(), transport);
-    let link: std::sync::Arc<dyn Link> = pages.clone();
+    let link = std::sync::Arc::clone(&pages);
+    let link: std::sync::Arc<dyn Link> = link;
     let read = read(&link, true, &settings).await;
     (read, pages.asked.load(Ordering::Relaxed))
 }

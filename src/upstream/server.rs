@@ -26,6 +26,8 @@ const BACKOFF_MIN: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// How long after a server went down `on_down = "hide"` takes its tools away [TRN-7].
 const HIDE_AFTER: Duration = Duration::from_secs(10);
+/// A connection that has lived so long counts as good: the next pause is the shortest again.
+const STABLE: Duration = Duration::from_secs(10);
 /// Changes that come together are read once.
 const COALESCE: Duration = Duration::from_millis(50);
 /// A list with a time to live is read again after it, but not more often than this.
@@ -189,11 +191,14 @@ impl Server {
             };
             match started {
                 Ok((started, listing)) => {
-                    failures = 0;
                     // Ready from the first good list on, whatever happens later [OPS-4].
                     drop(latch.take());
-                    self.live(started, listing).await;
-                    self.set_phase(Phase::Starting);
+                    failures = self.live_long(started, listing).await.map_or(0, |()| failures.saturating_add(1));
+                    self.set_phase(if failures < 2 {
+                        Phase::Starting
+                    } else {
+                        Phase::Down(format!("has ended {failures} times soon after its start"))
+                    });
                 }
                 Err(cause) => {
                     tracing::warn!(server = %self.name(), cause, "the server is down");
@@ -218,6 +223,16 @@ impl Server {
                 Err(format!("tools/list failed: {cause}"))
             }
         }
+    }
+
+    /// Lives with one connection until it ends; `Some` if that was soon, which counts as a failure.
+    async fn live_long(self: &Arc<Self>, started: Started, listing: Listing) -> Option<()> {
+        let mut life = std::pin::pin!(self.live(started, listing));
+        if tokio::time::timeout(STABLE, &mut life).await.is_ok() {
+            return Some(());
+        }
+        life.await;
+        None
     }
 
     /// Lives with one connection until it ends.
@@ -335,19 +350,39 @@ impl Server {
         if speaks == Some(false) {
             return self.link_in(other, call).await.map_err(|err| self.down(&err.to_string()));
         }
+        let bridgeable = match other {
+            Era::Legacy => eras.legacy,
+            Era::Stateless => eras.stateless,
+        };
         match self.link_in(native, call).await {
             Ok(link) => Ok(link),
-            Err(StartError::Era(era, why)) => {
-                tracing::info!(server = %self.name(), ?era, why, "the server is bridged to from this era");
-                self.lacks(era);
+            // A server that is known to live in the other era, and does not start in this one, does not speak it.
+            Err(err @ (StartError::Era(..) | StartError::Failed(_)))
+                if matches!(err, StartError::Era(..)) || (speaks.is_none() && bridgeable == Some(true)) =>
+            {
+                tracing::info!(server = %self.name(), era = ?native, why = %err, "the server is bridged to from this era");
+                self.lacks(native);
                 self.link_in(other, call).await.map_err(|err| self.down(&err.to_string()))
             }
-            Err(StartError::Failed(cause)) => Err(self.down(&cause)),
+            Err(err) => Err(self.down(&err.to_string())),
         }
     }
 
     async fn link_in(self: &Arc<Self>, era: Era, call: &UpstreamCall) -> Result<Arc<dyn Link>, StartError> {
         let key = self.key(era, call);
+        let opened = self.open_in(era, &key, call).await;
+        if opened.is_err() {
+            self.forget(&key, None);
+        }
+        opened
+    }
+
+    async fn open_in(
+        self: &Arc<Self>,
+        era: Era,
+        key: &SlotKey,
+        call: &UpstreamCall,
+    ) -> Result<Arc<dyn Link>, StartError> {
         let slot = {
             let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(slots.entry(key.clone()).or_default())
@@ -368,7 +403,7 @@ impl Server {
             }
         };
         self.found(era);
-        self.end_with_owner(&key, call, &link);
+        self.end_with_owner(key, call, &link);
         *held = Some(Arc::clone(&link));
         Ok(link)
     }
@@ -397,8 +432,21 @@ impl Server {
                 () = ended.cancelled() => link.close(),
                 () = link.closed().cancelled() => {}
             }
-            server.slots.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+            server.forget(&key, Some(&link));
         });
+    }
+
+    /// Drops the slot of a connection that has ended, or of one that never was; not one that somebody has filled anew.
+    fn forget(&self, key: &SlotKey, ended: Option<&Arc<dyn Link>>) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let stale = slots.get(key).is_some_and(|slot| match (slot.try_lock().as_deref(), ended) {
+            (Ok(Some(held)), Some(ended)) => Arc::ptr_eq(held, ended),
+            (Ok(None), _) => true,
+            (Ok(Some(_)), None) | (Err(_), _) => false,
+        });
+        if stale {
+            slots.remove(key);
+        }
     }
 
     fn down(&self, cause: &str) -> Reject {
