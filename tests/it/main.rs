@@ -1,2 +1,28 @@
-//! The integration tests, in one binary.
-fn main() {}
+//! The integration tests, in one binary: the whole gateway between real sockets, pipes and processes.
+//!
+//! Invariants: nothing sleeps to be in step, what must come true is polled for; no time is asserted; the network is
+//! loopback.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test fails by panicking"
+)]
+
+#[cfg(test)]
+mod caps;
+#[cfg(test)]
+mod change;
+#[cfg(test)]
+mod eras;
+#[cfg(test)]
+mod ids;
+#[cfg(test)]
+mod start_stop;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod visible;

@@ -1,0 +1,175 @@
+//! Both eras on both sides, over both transports [TRN-9, R86].
+
+use crate::support::{
+    Child, Client, ERAS, Era, ODDITIES, STATE, STATELESS_HEAD, Speaks, TestApp, Upstream, raw, within_deadline,
+};
+
+/// What must survive in arguments.
+const ARGUMENTS: &str =
+    r#"{ "big":123456789012345678901234567890,"n":1.10, "z":{"b":1,"a":null,"e":[1E+2,-0.0]},"s":"\ud800 \u00e9\/" }"#;
+
+enum Server {
+    Http(Upstream),
+    Stdio(Child),
+}
+
+impl Server {
+    async fn start(era: Era, stdio: bool, sse: bool) -> Self {
+        const TOOLS: [&str; 2] = ["echo", "ask"];
+        if stdio {
+            return Self::Stdio(Child::new(era, &TOOLS));
+        }
+        let speaks = if era == Era::Legacy { Speaks::Legacy } else { Speaks::Stateless };
+        Self::Http(Upstream::start(speaks, sse, &TOOLS).await)
+    }
+
+    fn lines(&self) -> String {
+        match self {
+            Self::Http(upstream) => upstream.lines(),
+            Self::Stdio(child) => child.lines(),
+        }
+    }
+
+    fn calls(&self) -> Vec<String> {
+        match self {
+            Self::Http(upstream) => upstream.calls(),
+            Self::Stdio(child) => child.calls(),
+        }
+    }
+}
+
+async fn mixture(client_era: Era, server_era: Era, stdio: bool, sse: bool) {
+    let context = format!("client {client_era:?}, server {server_era:?}, stdio {stdio}, sse {sse}");
+    let server = Server::start(server_era, stdio, sse).await;
+    let app = TestApp::open(&[("up", server.lines())]).await;
+    for (path, prefix) in [("/mcp", "up__"), ("/mcp/up", "")] {
+        let client = Client::connect(client_era, app.addr, path, None).await;
+        let tools = client.list().await;
+        let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        assert_eq!(names, [format!("{prefix}echo"), format!("{prefix}ask")], "{context}");
+
+        let name = format!("{prefix}echo");
+        let before = server.calls().len();
+        let members = format!(r#""arguments":{ARGUMENTS},"unknown":{{"k":1.10}}"#);
+        let answer = client.call("\"c-1\"", &name, r#""x/y":[1.0]"#, &members).await;
+        assert_eq!(answer.status, 200, "{context}: {answer:?}");
+        assert_eq!(answer.raw("id"), "\"c-1\"", "{context}");
+        let calls = server.calls();
+        assert_eq!(calls.len(), before + 1, "{context}");
+        let sent = calls.last().unwrap();
+
+        // Arguments and unknown members are the client's bytes in every mixture.
+        assert_eq!(raw(sent, "params.arguments").unwrap(), ARGUMENTS, "{context}");
+        assert_eq!(raw(sent, "params.unknown").unwrap(), r#"{"k":1.10}"#, "{context}");
+        assert_eq!(raw(sent, "params.name").unwrap(), "\"echo\"", "{context}");
+        assert_eq!(raw(sent, "params._meta").and_then(|meta| raw(&meta, "x/y")).unwrap(), "[1.0]", "{context}");
+        let reserved = sent.contains("io.modelcontextprotocol/");
+        assert_eq!(reserved, server_era == Era::Stateless, "{context}: {sent}");
+
+        let body = format!(r#""echo":{ARGUMENTS},{ODDITIES}"#);
+        let info = concat!(r#"{"name":"portcullis","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#);
+        let ours = STATELESS_HEAD.replace(r#"{"name":"up","version":"1"}"#, info);
+        let result = answer.raw("result");
+        match (client_era, server_era) {
+            (Era::Legacy, Era::Legacy) => {
+                assert_eq!(result, format!("{{{body}}}"), "{context}");
+                let id = raw(sent, "id").unwrap();
+                let unknown = client.body(&id, "tools/call", r#""x/y":[1.0]"#, &format!(r#""name":"echo",{members}"#));
+                assert_eq!(*sent, unknown, "{context}");
+            }
+            (Era::Stateless, Era::Stateless) => assert_eq!(result, format!("{{{ours},{body}}}"), "{context}"),
+            (Era::Legacy, Era::Stateless) => {
+                // Only what this client's revision does not know is gone.
+                assert_eq!(result, format!(r#"{{"_meta":{{"a/b":1.0}},{body}}}"#), "{context}");
+            }
+            (Era::Stateless, Era::Legacy) => {
+                assert_eq!(raw(&result, "resultType").unwrap(), "\"complete\"", "{context}");
+                assert!(result.contains(info) && result.ends_with(&format!("{body}}}")), "{context}: {result}");
+            }
+        }
+        if client_era == Era::Stateless || server_era == Era::Stateless {
+            ask(&client, &name.replace("echo", "ask"), server_era, &context).await;
+        }
+    }
+    app.stop().await;
+}
+
+/// `input_required` passes between two stateless peers; a legacy client is told what it lacks [TRN-10, R92].
+async fn ask(client: &Client, name: &str, server_era: Era, context: &str) {
+    if server_era == Era::Legacy {
+        return;
+    }
+    let asked = client.call("7", name, "", r#""arguments":{}"#).await;
+    if client.era == Era::Legacy {
+        assert_eq!((asked.status, asked.code()), (200, -32603), "{context}: {asked:?}");
+        assert!(asked.raw("error.message").contains("input_required"), "{context}: {asked:?}");
+        return;
+    }
+    assert_eq!(asked.raw("result.resultType"), "\"input_required\"", "{context}: {asked:?}");
+    assert!(asked.raw("result.inputRequests.q").contains("elicitation/create"), "{context}");
+    let sealed = asked.raw("result.requestState");
+    assert_ne!(sealed, STATE, "{context}");
+    let retry = format!(r#""arguments":{{}},"inputResponses":{{"q":{{"action":"accept"}}}},"requestState":{sealed}"#);
+    let answer = client.call("8", name, "", &retry).await;
+    assert_eq!(answer.raw("result.state"), STATE, "{context}: {answer:?}");
+}
+
+/// The matrix over HTTP [TRN-9].
+#[tokio::test]
+async fn all_mixtures_over_http() {
+    for client in ERAS {
+        for server in ERAS {
+            for sse in [false, true] {
+                within_deadline("a mixture", mixture(client, server, false, sse)).await;
+            }
+        }
+    }
+}
+
+/// The matrix over stdio [TRN-9].
+#[tokio::test]
+async fn all_mixtures_over_stdio() {
+    for client in ERAS {
+        for server in ERAS {
+            within_deadline("a mixture", mixture(client, server, true, false)).await;
+        }
+    }
+}
+
+/// A sealed state is one principal's, one call's, and nobody may touch it [TRN-10, R92].
+#[tokio::test]
+async fn a_state_that_is_not_the_callers_is_refused() {
+    let upstream = Upstream::start(Speaks::Stateless, false, &["ask", "other"]).await;
+    let (tables, _) = TestApp::servers(&[("up", upstream.lines())]);
+    let mut rest = format!("{tables}[mcp_bundles.all]\nservers = [\"up\"]\n");
+    for name in ["ann", "ben"] {
+        rest.push_str(&format!("[principals.{name}]\nmcp_bundles = [\"all\"]\n{}", TestApp::key(name)));
+    }
+    let app = TestApp::start("keys", &rest).await;
+    let ann = Client::connect(Era::Stateless, app.addr, "/mcp", Some("ann")).await;
+    let ben = Client::connect(Era::Stateless, app.addr, "/mcp", Some("ben")).await;
+    let sealed = ann.call_with("up__ask", "{}").await.raw("result.requestState");
+    let before = upstream.calls().len();
+
+    let retry = |state: &str, arguments: &str| format!(r#""arguments":{arguments},"requestState":{state}"#);
+    let mut tampered = sealed.clone().into_bytes();
+    let middle = tampered.len() / 2;
+    tampered[middle] = if tampered[middle] == b'A' { b'B' } else { b'A' };
+    let tampered = String::from_utf8(tampered).unwrap();
+    let refused = [
+        ("tampered", ann.call("1", "up__ask", "", &retry(&tampered, "{}")).await),
+        ("made up", ann.call("1", "up__ask", "", &retry("\"mine\"", "{}")).await),
+        ("the server's own", ann.call("1", "up__ask", "", &retry(STATE, "{}")).await),
+        ("no string", ann.call("1", "up__ask", "", &retry("1", "{}")).await),
+        ("another principal's", ben.call("1", "up__ask", "", &retry(&sealed, "{}")).await),
+        ("another call's", ann.call("1", "up__ask", "", &retry(&sealed, r#"{"a":1}"#)).await),
+        ("another tool's", ann.call("1", "up__other", "", &retry(&sealed, "{}")).await),
+    ];
+    for (why, answer) in refused {
+        assert_eq!((answer.status, answer.code()), (200, -32602), "{why}: {answer:?}");
+    }
+    assert_eq!(upstream.calls().len(), before, "the server was asked");
+    let answer = ann.call("1", "up__ask", "", &retry(&sealed, "{}")).await;
+    assert_eq!(answer.raw("result.state"), STATE);
+    app.stop().await;
+}

@@ -1,0 +1,223 @@
+//! A client of either era that shows everything it gets, byte for byte.
+
+use std::net::SocketAddr;
+
+use base64::Engine as _;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use super::wire::{Head, Rest, Wire, raw, take_events};
+use super::{Era, quoted};
+
+/// `_meta` of every stateless request.
+const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"it","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}"#;
+
+/// A client of one path.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    addr: SocketAddr,
+    path: String,
+    key: Option<String>,
+    /// What it speaks.
+    pub(crate) era: Era,
+    session: Option<String>,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// The status.
+    pub(crate) status: u16,
+    /// The body of a JSON answer, or the data of each event.
+    pub(crate) messages: Vec<String>,
+}
+
+/// An open event stream.
+pub(crate) struct Events {
+    wire: Wire,
+    rest: Rest,
+    text: String,
+    ready: std::collections::VecDeque<String>,
+}
+
+impl Client {
+    /// Connects; a legacy client opens its session.
+    pub(crate) async fn connect(era: Era, addr: SocketAddr, path: &str, key: Option<&str>) -> Self {
+        let mut client = Self { addr, path: path.to_owned(), key: key.map(str::to_owned), era, session: None };
+        if era == Era::Legacy {
+            let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"it","version":"1"}}}"#;
+            let (mut wire, head) = client.send("POST", &[], body).await;
+            let answer = wire.body(head.rest(false)).await;
+            assert!(head.line.contains(" 200 "), "{} {answer}", head.line);
+            client.session = Some(head.field("mcp-session-id").unwrap().to_owned());
+            let answer = client.post(&[], r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+            assert_eq!(answer.status, 202);
+        }
+        client
+    }
+
+    async fn send(&self, verb: &str, more: &[(&str, String)], body: &str) -> (Wire, Head) {
+        let mut wire = Wire::new(TcpStream::connect(self.addr).await.unwrap());
+        let mut text = format!("{verb} {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.path, self.addr);
+        let mut field = |name: &str, value: &str| text.push_str(&format!("{name}: {value}\r\n"));
+        if verb == "POST" {
+            field("Content-Type", "application/json");
+            field("Content-Length", &body.len().to_string());
+        }
+        field("Accept", if verb == "POST" { "application/json, text/event-stream" } else { "text/event-stream" });
+        if let Some(key) = &self.key {
+            field("Authorization", &format!("Bearer {key}"));
+        }
+        if let Some(session) = &self.session {
+            field("Mcp-Session-Id", session);
+            field("MCP-Protocol-Version", "2025-11-25");
+        }
+        for (name, value) in more {
+            field(name, value);
+        }
+        text.push_str("\r\n");
+        text.push_str(body);
+        assert!(wire.write(text.as_bytes()).await);
+        let head = wire.head().await.expect("no response");
+        (wire, head)
+    }
+
+    /// Posts a body.
+    pub(crate) async fn post(&self, more: &[(&str, String)], body: &str) -> Answer {
+        let (wire, head) = self.send("POST", more, body).await;
+        answer(wire, &head).await
+    }
+
+    /// The body of a request; `members` stand in its params, `meta` in their `_meta`, each without braces.
+    pub(crate) fn body(&self, id: &str, method: &str, meta: &str, members: &str) -> String {
+        let own = if self.era == Era::Stateless { META } else { "" };
+        let both = if own.is_empty() || meta.is_empty() { "" } else { "," };
+        let meta = format!("{own}{both}{meta}");
+        let meta = if meta.is_empty() { String::new() } else { format!("\"_meta\":{{{meta}}}") };
+        let both = if meta.is_empty() || members.is_empty() { "" } else { "," };
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{meta}{both}{members}}}}}"#)
+    }
+
+    fn fields(&self, method: &str, name: Option<&str>) -> Vec<(&'static str, String)> {
+        if self.era == Era::Legacy {
+            return Vec::new();
+        }
+        let mut fields = vec![("MCP-Protocol-Version", "2026-07-28".to_owned()), ("Mcp-Method", method.to_owned())];
+        if let Some(name) = name {
+            let plain = name.bytes().all(|byte| byte.is_ascii_graphic()) && !name.starts_with("=?");
+            let coded = || format!("=?base64?{}?=", base64::engine::general_purpose::STANDARD.encode(name));
+            fields.push(("Mcp-Name", if plain { name.to_owned() } else { coded() }));
+        }
+        fields
+    }
+
+    /// Calls a tool; `members` is what stands beside its name, e.g. `"arguments":{}`.
+    pub(crate) async fn call(&self, id: &str, name: &str, meta: &str, members: &str) -> Answer {
+        let comma = if members.is_empty() { "" } else { "," };
+        let members = format!(r#""name":{}{comma}{members}"#, quoted(name));
+        self.post(&self.fields("tools/call", Some(name)), &self.body(id, "tools/call", meta, &members)).await
+    }
+
+    /// Calls a tool with arguments and returns the answer.
+    pub(crate) async fn call_with(&self, name: &str, arguments: &str) -> Answer {
+        self.call("1", name, "", &format!(r#""arguments":{arguments}"#)).await
+    }
+
+    /// Lists the tools, as definitions.
+    pub(crate) async fn list(&self) -> Vec<Value> {
+        let mut tools = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let body = self.body("\"l\"", "tools/list", "", &cursor);
+            let answer = self.post(&self.fields("tools/list", None), &body).await;
+            let result = answer.value()["result"].clone();
+            tools.extend(result["tools"].as_array().unwrap_or_else(|| panic!("{answer:?}")).iter().cloned());
+            match result["nextCursor"].as_str() {
+                Some(next) => cursor = format!(r#""cursor":{}"#, quoted(next)),
+                None => return tools,
+            }
+        }
+    }
+
+    /// Lists the names of the tools.
+    pub(crate) async fn names(&self) -> Vec<String> {
+        self.list().await.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Opens the stream on which list changes are told, and waits until it is open.
+    pub(crate) async fn listen(&self) -> Events {
+        let (wire, head) = match self.era {
+            Era::Legacy => self.send("GET", &[], "").await,
+            Era::Stateless => {
+                let members = r#""notifications":{"toolsListChanged":true}"#;
+                let body = self.body("\"listen\"", "subscriptions/listen", "", members);
+                self.send("POST", &self.fields("subscriptions/listen", None), &body).await
+            }
+        };
+        assert!(head.line.contains(" 200 "), "{head:?}");
+        let mut events = Events { wire, rest: head.rest(false), text: String::new(), ready: Default::default() };
+        if self.era == Era::Stateless {
+            let first = events.next().await.unwrap();
+            assert!(first.contains("notifications/subscriptions/acknowledged"), "{first}");
+        }
+        events
+    }
+}
+
+async fn answer(mut wire: Wire, head: &Head) -> Answer {
+    let status = head.line.split(' ').nth(1).unwrap().parse().unwrap();
+    let mut body = wire.body(head.rest(false)).await;
+    let stream = head.field("content-type").is_some_and(|media| media.starts_with("text/event-stream"));
+    let messages = if stream { take_events(&mut body) } else { vec![body] };
+    Answer { status, messages }
+}
+
+impl Answer {
+    /// The last message, which is the answer.
+    pub(crate) fn text(&self) -> &str {
+        self.messages.last().map_or("", String::as_str)
+    }
+
+    /// The same, parsed.
+    pub(crate) fn value(&self) -> Value {
+        serde_json::from_str(self.text()).unwrap_or_else(|err| panic!("{err}: {self:?}"))
+    }
+
+    /// A member of the answer, as it is spelled.
+    pub(crate) fn raw(&self, path: &str) -> String {
+        raw(self.text(), path).unwrap_or_else(|| panic!("no {path}: {self:?}"))
+    }
+
+    /// Says whether it is a result.
+    pub(crate) fn is_result(&self) -> bool {
+        raw(self.text(), "result").is_some()
+    }
+
+    /// The error's code.
+    pub(crate) fn code(&self) -> i64 {
+        self.raw("error.code").parse().unwrap()
+    }
+}
+
+impl Events {
+    /// Waits for the next event's data; `None` at the end of the stream.
+    pub(crate) async fn next(&mut self) -> Option<String> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            let part = self.wire.part(&mut self.rest).await?;
+            self.text.push_str(&String::from_utf8(part).unwrap());
+            self.ready.extend(take_events(&mut self.text));
+        }
+    }
+
+    /// Counts the list changes up to the end of the stream.
+    pub(crate) async fn changes_to_the_end(mut self) -> usize {
+        let mut count = 0;
+        while let Some(event) = self.next().await {
+            count += usize::from(event.contains("notifications/tools/list_changed"));
+        }
+        count
+    }
+}

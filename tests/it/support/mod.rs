@@ -1,0 +1,40 @@
+//! What the tests stand on: a gateway, a raw client, scripted servers.
+
+mod app;
+mod client;
+mod process;
+mod upstream;
+mod wire;
+
+pub(crate) use app::TestApp;
+pub(crate) use client::{Answer, Client, Events};
+pub(crate) use process::{Child, Gateway, peak_memory_kib, until, within_deadline};
+pub(crate) use upstream::{ODDITIES, STATE, STATELESS_HEAD, Speaks, Upstream};
+pub(crate) use wire::raw;
+
+/// Both eras, by the version that a client names.
+pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Stateless];
+
+/// An era, as the tests say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// 2025-11-25.
+    Legacy,
+    /// 2026-07-28.
+    Stateless,
+}
+
+impl Era {
+    /// The configuration's word.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Stateless => "stateless",
+        }
+    }
+}
+
+/// A JSON string.
+pub(crate) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
