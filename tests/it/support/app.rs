@@ -36,7 +36,8 @@ impl TestApp {
     /// A gateway without keys, whose one principal is granted these servers.
     pub(crate) async fn open(servers: &[(&str, String)]) -> Self {
         let (tables, names) = Self::servers(servers);
-        let rest = format!("{tables}[mcp_bundles.all]\nservers = [{names}]\n[principals.local]\nmcp_bundles = [\"all\"]\n");
+        let rest =
+            format!("{tables}[mcp_bundles.all]\nservers = [{names}]\n[principals.local]\nmcp_bundles = [\"all\"]\n");
         Self::start("none", &rest).await
     }
 

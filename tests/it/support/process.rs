@@ -135,7 +135,8 @@ impl Gateway {
     /// Starts it on a free port with servers that its one principal is granted.
     pub(crate) async fn start(servers: &[(&str, String)]) -> Self {
         let (tables, names) = super::TestApp::servers(servers);
-        let rest = format!("{tables}[mcp_bundles.all]\nservers = [{names}]\n[principals.local]\nmcp_bundles = [\"all\"]\n");
+        let rest =
+            format!("{tables}[mcp_bundles.all]\nservers = [{names}]\n[principals.local]\nmcp_bundles = [\"all\"]\n");
         Self::try_start("127.0.0.1:0", &rest).await.unwrap_or_else(|ended| panic!("{ended:?}"))
     }
 

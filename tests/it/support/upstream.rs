@@ -105,8 +105,17 @@ impl Upstream {
 
     /// The bodies of all `tools/call` so far.
     pub(crate) fn calls(&self) -> Vec<String> {
-        let requests = self.state.requests.lock().unwrap();
-        requests.iter().filter(|body| raw(body, "method").as_deref() == Some("\"tools/call\"")).cloned().collect()
+        self.asked("tools/call")
+    }
+
+    /// How often its tools have been listed.
+    pub(crate) fn lists(&self) -> usize {
+        self.asked("tools/list").len()
+    }
+
+    fn asked(&self, method: &str) -> Vec<String> {
+        let wanted = format!("\"method\":\"{method}\"");
+        self.state.requests.lock().unwrap().iter().filter(|body| body.contains(&wanted)).cloned().collect()
     }
 }
 
@@ -172,8 +181,10 @@ impl State {
 
     fn listed(&self, stateless: bool) -> String {
         let tools = self.tools.lock().unwrap();
-        let tools: Vec<String> =
-            tools.iter().map(|name| format!(r#"{{"name":{name},"inputSchema":{{"type":"object"}},"x":1.10}}"#)).collect();
+        let tools: Vec<String> = tools
+            .iter()
+            .map(|name| format!(r#"{{"name":{name},"inputSchema":{{"type":"object"}},"x":1.10}}"#))
+            .collect();
         let more = if stateless { r#""resultType":"complete","ttlMs":0,"cacheScope":"public","# } else { "" };
         format!(r#"{{{more}"tools":[{}]}}"#, tools.join(","))
     }
