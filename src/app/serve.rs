@@ -92,11 +92,12 @@ impl Bound {
     /// Stops in order; `hurry` cuts the grace short.
     pub async fn stop(self, hurry: impl Future<Output = ()>) -> bool {
         self.drain.start();
-        self.downstream.close_sessions();
         let finished = tokio::select! {
             finished = self.drain.finished(DRAIN_GRACE) => finished,
             () = hurry => false,
         };
+        // Not before: a session takes what it has in flight with it.
+        self.downstream.close_sessions();
         let closed = tokio::time::timeout(CLOSE_GRACE, self.targets.close()).await.is_ok();
         self.tasks.cancel();
         self.tasks.wait().await;

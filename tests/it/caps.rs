@@ -22,7 +22,7 @@ async fn cut_off(lines: String, context: &str) {
     }
     for client in &clients {
         let before = peak_memory_kib(gateway.pid());
-        let held = client.call_with("good__hold", "{}");
+        let held = client.call("\"held\"", "good__hold", "", "");
         let bad = async {
             let answer = client.call_with("bad__endless", "{}").await;
             // The call that was under way before goes on after.
