@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{OwnerKey, Reject, RejectKind, Reply, UpstreamCall};
 use crate::id::{PrincipalId, UpstreamName};
@@ -60,8 +61,12 @@ pub struct Server {
     news: watch::Sender<u64>,
     hidden: AtomicBool,
     eras: Mutex<Eras>,
+    /// The connection whose list is shown.
+    listed: Mutex<Option<Arc<dyn Link>>>,
     unowned: Mutex<Option<Arc<dyn Link>>>,
     slots: Mutex<HashMap<SlotKey, Slot>>,
+    /// Nothing is started any more.
+    closing: CancellationToken,
 }
 
 /// What is known of the eras a server speaks: a set, filled as it is found out (protocol §2.8).
@@ -101,8 +106,10 @@ impl Server {
             news,
             hidden: AtomicBool::new(false),
             eras: Mutex::default(),
+            listed: Mutex::default(),
             unowned: Mutex::default(),
             slots: Mutex::default(),
+            closing: CancellationToken::new(),
         })
     }
 
@@ -158,8 +165,18 @@ impl Server {
         }
     }
 
-    /// Starts the server and keeps it: lists, watches, restarts with backoff. Ends when tasks are cancelled.
-    pub(super) async fn supervise(self: Arc<Self>, mut latch: Option<ReadyLatch>) {
+    /// Starts the server and keeps it until it is closed.
+    pub(super) async fn supervise(self: Arc<Self>, latch: Option<ReadyLatch>) {
+        let closing = self.closing.clone();
+        tokio::select! {
+            biased;
+            () = closing.cancelled() => {}
+            () = self.keep(latch) => {}
+        }
+    }
+
+    /// Starts the server and keeps it: lists, watches, restarts with backoff.
+    async fn keep(self: Arc<Self>, mut latch: Option<ReadyLatch>) {
         let mut failures = 0_u32;
         loop {
             let started = {
@@ -210,6 +227,7 @@ impl Server {
         self.found(link.era());
         let mut changes = link.changes();
         changes.mark_unchanged();
+        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&link));
         self.offer(&link);
         if started.list_changed {
             Arc::clone(&link).watch();
@@ -305,6 +323,9 @@ impl Server {
 
     async fn link_for(self: &Arc<Self>, call: &UpstreamCall) -> Result<Arc<dyn Link>, Reject> {
         self.settled().await;
+        if self.closing.is_cancelled() {
+            return Err(self.down("the gateway is stopping"));
+        }
         if let Phase::Down(cause) = self.status().phase {
             return Err(self.down(&cause));
         }
@@ -390,8 +411,11 @@ impl Server {
 
     /// Ends every connection in order.
     pub(super) async fn close(&self) {
-        let mut links: Vec<Arc<dyn Link>> =
-            self.unowned.lock().unwrap_or_else(PoisonError::into_inner).take().into_iter().collect();
+        self.closing.cancel();
+        let mut links: Vec<Arc<dyn Link>> = Vec::new();
+        for place in [&self.listed, &self.unowned] {
+            links.extend(place.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
         let slots: Vec<Slot> = {
             let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
             slots.drain().map(|(_, slot)| slot).collect()
@@ -403,7 +427,7 @@ impl Server {
             link.close();
         }
         for link in &links {
-            link.closed().cancelled().await;
+            link.ended().await;
         }
     }
 }

@@ -3,14 +3,7 @@
 //! Invariants: nothing sleeps to be in step, what must come true is polled for; no time is asserted; the network is
 //! loopback.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::string_slice, reason = "a test fails by panicking")]
 
 #[cfg(test)]
 mod caps;

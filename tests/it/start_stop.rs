@@ -47,7 +47,8 @@ async fn a_stop_lets_running_calls_finish() {
         let mut gateway = Gateway::start(&servers).await;
         let client = Client::connect(era, gateway.addr, "/mcp", None).await;
         for name in ["old__echo", "new__echo"] {
-            assert!(client.call_with(name, "{}").await.is_result());
+            let answer = client.call_with(name, "{}").await;
+            assert!(answer.is_result(), "{answer:?}");
         }
         let pids: Vec<u32> = children.iter().flat_map(Child::pids).collect();
         assert!(pids.len() >= 2 && pids.iter().any(|pid| alive(*pid)));

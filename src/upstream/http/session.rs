@@ -13,7 +13,7 @@ use http::header::{HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use hyper::body::Incoming;
 use tokio::sync::{Semaphore, watch};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::exchange::{Reject, Reply};
 use crate::runtime::Tasks;
@@ -56,6 +56,8 @@ pub(super) struct SessionLink {
     ids: AtomicU64,
     changes: watch::Sender<u64>,
     closed: CancellationToken,
+    /// The server has been told of the end, or there is nothing to tell.
+    ended: CancellationToken,
     last_words: Mutex<Option<String>>,
     answers: Arc<Semaphore>,
 }
@@ -89,8 +91,8 @@ impl Session {
         headers
     }
 
-    /// Ends the session at the server; its answer does not matter (FC-HTP-17).
-    pub(super) fn spawn_delete(&self, target: &Arc<Target>, tasks: &Tasks) {
+    /// Ends the session at the server; its answer does not matter (FC-HTP-17). `told` is dropped after.
+    pub(super) fn spawn_delete(&self, target: &Arc<Target>, tasks: &Tasks, told: Option<DropGuard>) {
         if self.id.is_none() {
             return;
         }
@@ -100,6 +102,7 @@ impl Session {
             let sent = tokio::time::timeout(ASIDE_TIMEOUT, target.send(Method::DELETE, headers, Bytes::new())).await;
             let status = sent.ok().and_then(Result::ok).map(|response| response.status().as_u16());
             tracing::debug!(server = %target.name, status, "session ended");
+            drop(told);
         });
     }
 }
@@ -117,6 +120,7 @@ impl SessionLink {
             ids: AtomicU64::new(2),
             changes: watch::Sender::new(0),
             closed: CancellationToken::new(),
+            ended: CancellationToken::new(),
             last_words: Mutex::new(None),
             answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
         }
@@ -227,7 +231,7 @@ impl SessionLink {
             Ok((session, _)) => {
                 self.session.store(Arc::new(session));
                 if self.closed.is_cancelled() {
-                    self.current().spawn_delete(&self.target, &self.tasks);
+                    self.current().spawn_delete(&self.target, &self.tasks, None);
                 }
                 self.tools_changed();
                 Some(self.current())
@@ -237,6 +241,7 @@ impl SessionLink {
                 let words = format!("the session was lost and could not be opened again: {err}");
                 *self.last_words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
                 self.closed.cancel();
+                self.ended.cancel();
                 None
             }
         }
@@ -285,9 +290,13 @@ impl Link for SessionLink {
 
     fn close(&self) {
         if !self.closed.is_cancelled() {
-            self.current().spawn_delete(&self.target, &self.tasks);
+            self.current().spawn_delete(&self.target, &self.tasks, Some(self.ended.clone().drop_guard()));
             self.closed.cancel();
         }
+    }
+
+    fn ended(&self) -> BoxFuture<()> {
+        Box::pin(self.ended.clone().cancelled_owned())
     }
 
     fn last_words(&self) -> Option<String> {

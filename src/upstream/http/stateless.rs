@@ -124,6 +124,10 @@ impl Link for StatelessLink {
         self.closed.cancel();
     }
 
+    fn ended(&self) -> BoxFuture<()> {
+        Box::pin(self.closed.clone().cancelled_owned())
+    }
+
     fn last_words(&self) -> Option<String> {
         None
     }

@@ -175,6 +175,10 @@ impl Link for StdioLink {
         self.connection.stop();
     }
 
+    fn ended(&self) -> BoxFuture<()> {
+        Box::pin(self.connection.dead.clone().cancelled_owned())
+    }
+
     fn last_words(&self) -> Option<String> {
         self.connection.last_words()
     }
