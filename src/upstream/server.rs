@@ -429,6 +429,7 @@ impl Server {
         for link in &links {
             link.ended().await;
         }
+        self.connector.ended().await;
     }
 }
 
