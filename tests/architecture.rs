@@ -31,15 +31,15 @@ use source::Tree;
 const FLOORS: &[Floor] = &[
     Floor { number: 0, name: "ground", rooms: &["clock", "id", "secret", "seal"] },
     Floor { number: 1, name: "words", rooms: &["wire"] },
-    Floor { number: 2, name: "utilities", rooms: &["runtime", "telemetry", "net"] },
-    Floor { number: 3, name: "facts", rooms: &["identity", "catalog", "limit"] },
+    Floor { number: 2, name: "utilities", rooms: &["runtime", "telemetry"] },
+    Floor { number: 3, name: "facts", rooms: &["identity", "catalog", "limit", "net"] },
     Floor { number: 4, name: "rules", rooms: &["policy"] },
     Floor { number: 5, name: "narrow waist", rooms: &["exchange"] },
     Floor { number: 6, name: "memory", rooms: &["session", "approval", "audit", "blob"] },
     Floor { number: 7, name: "doors", rooms: &["downstream", "upstream"] },
     Floor { number: 8, name: "hall", rooms: &["gateway"] },
-    Floor { number: 9, name: "office", rooms: &["admin", "config", "demo"] },
-    Floor { number: 10, name: "wiring", rooms: &["app"] },
+    Floor { number: 9, name: "office", rooms: &["admin", "config"] },
+    Floor { number: 10, name: "wiring", rooms: &["app", "demo"] },
     Floor { number: 11, name: "street", rooms: &["cli", "main"] },
 ];
 

@@ -96,7 +96,7 @@ impl Bound {
             finished = self.drain.finished(DRAIN_GRACE) => finished,
             () = hurry => false,
         };
-        // Not before: a session takes what it has in flight with it.
+        // Not before: the end of a session cancels its calls.
         self.downstream.close_sessions();
         let closed = tokio::time::timeout(CLOSE_GRACE, self.targets.close()).await.is_ok();
         self.tasks.cancel();

@@ -57,7 +57,7 @@ pub struct Catalog {
     pub warnings: Vec<Warning>,
 }
 
-/// A tool that was left out.
+/// A tool that was left out, or shown otherwise than its server listed it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Warning {
     /// Its server.
@@ -107,6 +107,9 @@ impl Catalog {
                     continue;
                 }
             };
+            if !tool.has_input_schema {
+                self.warn(&list.server, &tool.name, "has no inputSchema: shown with an empty object schema");
+            }
             self.entries.push(Arc::new(Entry {
                 server: list.server.clone(),
                 original: Arc::clone(&tool.name),
@@ -195,8 +198,8 @@ mod tests {
             64,
         );
         assert_eq!(names(&catalog), ["a__same", "a__Same", "b__same"]);
-        assert_eq!(catalog.warnings.len(), 1);
-        assert_eq!(catalog.warnings[0].tool, "differs");
+        assert_eq!(catalog.warnings.iter().filter(|warning| warning.why.contains("NAM-8")).count(), 1);
+        assert!(catalog.warnings.iter().all(|warning| warning.why.contains("NAM-8") == (warning.tool == "differs")));
     }
 
     /// [NAM-2, FC-NAM-03]
@@ -210,7 +213,7 @@ mod tests {
             64,
         );
         assert_eq!(names(&catalog), ["a_b__d"]);
-        assert_eq!(catalog.warnings.len(), 2);
+        assert_eq!(catalog.warnings.iter().filter(|warning| warning.why.contains("NAM-2")).count(), 2);
     }
 
     /// [R52]

@@ -173,8 +173,11 @@ impl View {
 
     fn print_of(&self, scope: Scope<'_>, mask: &Mask) -> u64 {
         let mut text = Vec::new();
-        for (_, definition) in self.visible(scope, Shape::Stateless, mask) {
-            text.extend_from_slice(digest(&SHA256, definition).as_ref());
+        // Both shapes: a change that one era alone can see is a change.
+        for shape in [Shape::Handshake, Shape::Stateless] {
+            for (_, definition) in self.visible(scope, shape, mask) {
+                text.extend_from_slice(digest(&SHA256, definition).as_ref());
+            }
         }
         let hash = digest(&SHA256, &text);
         let first = hash.as_ref().first_chunk::<8>().map_or(1, |bytes| u64::from_be_bytes(*bytes));
@@ -229,4 +232,5 @@ fn with_comma(raw: &[u8], member: &Range<usize>) -> Range<usize> {
 }
 
 #[cfg(test)]
+#[path = "view_tests.rs"]
 mod tests;

@@ -31,7 +31,7 @@ pub(super) fn run(serve: &Serve) -> ExitCode {
         }
         match config::load(&serve.config, &config::process_env) {
             Ok(loaded) => {
-                tell(&loaded.warnings);
+                tell(&loaded.warnings.clone().into());
                 gateway(loaded, "").await
             }
             Err(found) => {
@@ -43,7 +43,9 @@ pub(super) fn run(serve: &Serve) -> ExitCode {
 }
 
 async fn gateway(loaded: Loaded, next: &str) -> ExitCode {
-    telemetry::init(&loaded.settings.log);
+    if let Err(err) = telemetry::init(&loaded.settings.log) {
+        return fail(&format!("log: {err}"));
+    }
     let mut bound = match App::build(loaded.settings, &config::base_env()) {
         Ok(bound) => bound,
         Err(err) => return fail(&err.to_string()),

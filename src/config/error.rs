@@ -1,16 +1,46 @@
-//! A problem in a file: what, where, and the line.
+//! What is wrong with a configuration, where, and how it is shown.
+//!
+//! Invariant: a diagnostic holds no secret: the line it shows was masked when it was made.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 /// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// The configuration is refused.
+    /// Something configured does not work.
     Error,
-    /// It is used as far as it goes.
+    /// Probably not what was meant.
     Warning,
+}
+
+/// Whether the text is coloured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Color {
+    /// With ANSI colours, for a terminal.
+    Always,
+    /// Plain text.
+    #[default]
+    Never,
+}
+
+/// A place in a file, with its line as it may be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub path: PathBuf,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// The line, with every secret masked and without its comment.
+    pub shown: String,
+    /// What is marked in `shown`, in bytes.
+    pub marked: Range<usize>,
 }
 
 /// One problem.
@@ -18,104 +48,127 @@ pub enum Severity {
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
-    /// The file.
-    pub file: PathBuf,
-    /// The line, from 1; 0 if the whole file is meant.
-    pub line: usize,
-    /// The column in characters, from 1.
-    pub column: usize,
-    /// The key's path, such as `mcp.servers[0].name`.
+    /// The path of the key, as `mcp.servers[0].url`; empty if it is about the whole file.
     pub key: String,
-    /// What is wrong and what to do.
+    /// What is wrong.
     pub message: String,
-    /// The line itself, secrets masked.
-    pub source: String,
+    /// What would help.
+    pub help: Option<String>,
+    /// Where.
+    pub place: Option<Place>,
 }
+
+/// All problems of a configuration, in the order of the files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diagnostics(pub Vec<Diagnostic>);
+
+/// Collects problems while files are read.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    fatal: RefCell<Vec<Diagnostic>>,
+    others: RefCell<Vec<Diagnostic>>,
+}
+
+/// Renders problems for a person, one after the other.
+#[must_use]
+pub fn render(diagnostics: &Diagnostics, color: Color) -> String {
+    let renderer = match color {
+        Color::Always => Renderer::styled(),
+        Color::Never => Renderer::plain(),
+    };
+    let texts = diagnostics.0.iter().map(|diagnostic| diagnostic.render(&renderer));
+    texts.collect::<Vec<_>>().join("\n\n")
+}
+
+// === impl Diagnostic ===
 
 impl Diagnostic {
-    /// Makes a problem at a byte range of a text.
-    pub(super) fn at(
-        severity: Severity,
-        file: &Path,
-        text: &str,
-        span: &Range<usize>,
-        key: &str,
-        message: String,
-    ) -> Self {
-        let start = span.start.min(text.len());
-        let before = text.get(..start).unwrap_or_default();
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        let line_text = text.get(line_start..).unwrap_or_default().lines().next().unwrap_or_default();
-        Self {
-            severity,
-            file: file.to_owned(),
-            line: before.matches('\n').count() + 1,
-            column: before.get(line_start..).unwrap_or_default().chars().count() + 1,
-            key: key.to_owned(),
-            message,
-            source: masked(line_text, key),
+    fn render(&self, renderer: &Renderer) -> String {
+        let level = match self.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let title = if self.key.is_empty() { self.message.clone() } else { format!("{}: {}", self.key, self.message) };
+        let mut group = Group::with_title(level.primary_title(title));
+        if let Some(place) = &self.place {
+            let mark = AnnotationKind::Primary.span(place.marked.clone());
+            let snippet = Snippet::source(place.shown.as_str()).line_start(place.line).annotation(mark);
+            group = group.element(snippet.path(place.path.display().to_string()));
         }
+        if let Some(help) = &self.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        let text = renderer.render(&[group]);
+        self.place.as_ref().map_or_else(|| text.clone(), |place| place.restore_column(&text))
     }
 
-    /// Makes a problem of a whole file.
-    pub(super) fn file(severity: Severity, file: &Path, message: String) -> Self {
-        let (key, source) = (String::new(), String::new());
-        Self { severity, file: file.to_owned(), line: 0, column: 0, key, message, source }
+    fn order(&self) -> (PathBuf, usize, usize) {
+        self.place.as_ref().map_or_else(Default::default, |place| (place.path.clone(), place.line, place.column))
     }
-}
-
-/// Shows a line without the values that may be secret: anything quoted where the line is about env, headers, url, args
-/// or keys. A whole line is judged, so that one mistake does not print its neighbour's secret.
-fn masked(line: &str, key: &str) -> String {
-    const TELLING: [&str; 9] = ["env", "headers", "url", "token", "key", "secret", "authorization", "password", "args"];
-    let lower = line.to_ascii_lowercase();
-    if !TELLING.iter().any(|word| lower.contains(word) || key.to_ascii_lowercase().contains(word)) {
-        return line.to_owned();
-    }
-    let mut out = String::with_capacity(line.len());
-    let mut quote = None;
-    for c in line.chars() {
-        match quote {
-            Some(open) if c == open => {
-                quote = None;
-                out.push(c);
-            }
-            Some(_) => {}
-            None => {
-                if c == '"' || c == '\'' {
-                    quote = Some(c);
-                    out.push(c);
-                    out.push('…');
-                } else {
-                    out.push(c);
-                }
-            }
-        }
-    }
-    out
 }
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = match self.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        };
-        let key = if self.key.is_empty() { String::new() } else { format!("{}: ", self.key) };
-        writeln!(f, "{word}: {key}{}", self.message)?;
-        if self.line == 0 {
-            return write!(f, "  --> {}", self.file.display());
-        }
-        writeln!(f, "  --> {}:{}:{}", self.file.display(), self.line, self.column)?;
-        let margin = self.line.to_string().len();
-        let pad: String = self
-            .source
-            .chars()
-            .take(self.column.saturating_sub(1))
-            .map(|c| if c == '\t' { '\t' } else { ' ' })
-            .collect();
-        writeln!(f, "{:margin$} |", "")?;
-        writeln!(f, "{} | {}", self.line, self.source)?;
-        write!(f, "{:margin$} | {pad}^", "")
+        f.write_str(&self.render(&Renderer::plain()))
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    /// The renderer counts columns in the masked line; a person looks for them in the file.
+    fn restore_column(&self, text: &str) -> String {
+        let counted = self.shown.get(..self.marked.start).unwrap_or_default().chars().count() + 1;
+        let start = format!("{}:{}:", self.path.display(), self.line);
+        text.replacen(&format!("{start}{counted}"), &format!("{start}{}", self.column), 1)
+    }
+}
+
+// === impl Diagnostics ===
+
+impl Diagnostics {
+    /// Makes a list of one problem that has no place.
+    pub(super) fn whole(message: String) -> Self {
+        Self(vec![Diagnostic { severity: Severity::Error, key: String::new(), message, help: None, place: None }])
+    }
+}
+
+impl From<Vec<Diagnostic>> for Diagnostics {
+    fn from(list: Vec<Diagnostic>) -> Self {
+        Self(list)
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&render(self, Color::Never))
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+// === impl Report ===
+
+impl Report {
+    /// Adds a problem that fails the start.
+    pub(super) fn fatal(&self, diagnostic: Diagnostic) {
+        self.fatal.borrow_mut().push(diagnostic);
+    }
+
+    /// Adds a problem with which the gateway starts.
+    pub(super) fn other(&self, diagnostic: Diagnostic) {
+        self.others.borrow_mut().push(diagnostic);
+    }
+
+    /// Returns the problems with which the gateway starts.
+    ///
+    /// # Errors
+    /// Every problem, if one fails the start.
+    pub(super) fn finish(self) -> Result<Vec<Diagnostic>, Diagnostics> {
+        let (fatal, mut list) = (self.fatal.into_inner(), self.others.into_inner());
+        let failed = !fatal.is_empty();
+        list.extend(fatal);
+        list.sort_by_key(Diagnostic::order);
+        if failed { Err(Diagnostics(list)) } else { Ok(list) }
     }
 }

@@ -1,143 +1,213 @@
-//! Policies and their expectations, inline or in `policies/NAME.toml` [POL-1, POL-2, CFG-2].
+//! `[policies.NAME]`, the files of `policies/`, and their expectations.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-
-use toml::de::DeTable;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::id::UpstreamName;
 use crate::policy::{Action, Decision, EmptyAllow, Pattern, Profile, Subject};
 
-use super::error::{Diagnostic, Severity};
-use super::reader::{File, One, Placed, Table};
+use super::error::{Diagnostic, Diagnostics, Report, Severity};
+use super::keys;
+use super::load::{parse, read_text};
+use super::reader::{Table, Value};
+use super::upstream::Known;
 
-/// An `[[expect]]` of a policy and what came of it; judged without servers, its tool's server counts as granted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expectation {
+/// What became of one `[[expect]]`.
+#[derive(Clone, Debug)]
+pub struct ExpectationResult {
     /// The policy.
     pub policy: String,
-    /// The tool.
+    /// The tool, as shown.
     pub tool: String,
     /// What the file expects.
+    pub expected: bool,
+    /// What the policy says.
     pub visible: bool,
-    /// Whether it is so.
-    pub met: bool,
+    /// The place of the expectation; shown if it failed.
+    pub diagnostic: Diagnostic,
 }
 
-/// Whether a file knows the names of all servers, so that patterns can be checked against them.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Servers<'s> {
-    /// These, as their names are shown.
-    Known(&'s BTreeSet<String>),
-    /// A policy file on its own.
-    Unknown,
-}
-
-/// Reads one policy's table.
-pub(super) fn read(
-    mut table: Table<'_, '_>,
-    name: &str,
+/// The policies that were read, by name.
+#[derive(Debug)]
+pub(super) struct Policies<'a> {
+    known: &'a Known,
     empty_allow: EmptyAllow,
-    servers: Servers<'_>,
-    file: &mut File<'_>,
-) -> (Profile, Vec<Expectation>) {
-    let allowed = table.texts(file, "allowed_tools", One::Refused);
-    let excluded = table.texts(file, "excluded_tools", One::Refused).unwrap_or_default();
-    let deny_all = table.flag(file, "deny_all_tools");
-    let expects = table.tables(file, "expect");
-    let allowed_tools = allowed.as_ref().map(|allowed| patterns(allowed, Grants::Yes, servers, file));
-    if let Some(deny_all) = deny_all.as_ref().filter(|flag| flag.value)
-        && allowed.as_ref().is_some_and(|allowed| !allowed.is_empty())
-    {
-        file.error(&deny_all.span, &deny_all.key, "cannot stand beside a non-empty allowed_tools");
+    /// Where others may stand; `None`: nowhere.
+    folder: Option<PathBuf>,
+    read: BTreeMap<String, Option<Arc<Profile>>>,
+    pub(super) expectations: Vec<ExpectationResult>,
+}
+
+// === impl ExpectationResult ===
+
+impl ExpectationResult {
+    /// Says whether the policy does what was expected.
+    #[must_use]
+    pub const fn holds(&self) -> bool {
+        self.expected == self.visible
     }
-    // A list that was not empty in the file must not become one by a mistake in it: that would widen.
-    let broken = allowed.as_ref().is_some_and(|allowed| !allowed.is_empty())
-        && allowed_tools.as_ref().is_some_and(Vec::is_empty);
-    let profile = Profile {
-        allowed_tools,
-        excluded_tools: patterns(&excluded, Grants::No, servers, file),
-        deny_all_tools: deny_all.is_some_and(|flag| flag.value) || broken,
-        empty_allow,
-    };
-    let mut expectations = Vec::new();
-    for (mut expect, span) in expects {
-        let tool = expect.text(file, "tool");
-        let visible = expect.flag(file, "visible");
-        let key = expect.path_of("tool");
-        expect.finish(file);
-        match (tool, visible) {
-            (Some(tool), Some(visible)) => {
-                let expectation = judge(&profile, name, &tool.value, visible.value);
-                if !expectation.met {
-                    let is = if visible.value { "hidden" } else { "visible" };
-                    file.error(&tool.span, &key, format!("expected otherwise: '{}' is {is}", tool.value));
-                }
-                expectations.push(expectation);
+}
+
+// === impl Policies ===
+
+impl<'a> Policies<'a> {
+    /// Reads the policies of the file itself; others are looked for in `policies/` beside it.
+    pub(super) fn new(
+        table: Option<&Table<'_>>,
+        known: &'a Known,
+        empty_allow: EmptyAllow,
+        folder: Option<PathBuf>,
+    ) -> Self {
+        let mut policies = Self { known, empty_allow, folder, read: BTreeMap::new(), expectations: Vec::new() };
+        for (name, value) in table.iter().flat_map(|table| table.entries()) {
+            let profile = value.table().map(|table| policies.policy(name, &table));
+            if let (Some(path), Some(table)) = (policies.path(name), table) {
+                table.key_error(name, format!("this policy is defined here and in {}", path.display()));
             }
-            _ => file.error(&span, &key, "an expectation has 'tool' and 'visible'"),
+            policies.read.insert(name.to_owned(), profile);
         }
+        policies
     }
-    table.finish(file);
-    (profile, expectations)
-}
 
-fn judge(profile: &Profile, policy: &str, tool: &str, visible: bool) -> Expectation {
-    let server = tool.split_once("__").map_or(tool, |(server, _)| server);
-    let met = UpstreamName::new(server).is_ok_and(|server| {
-        let granted = BTreeSet::from([server.clone()]);
-        let subject = Subject { granted: &granted, profile: Some(profile) };
-        (subject.decide(&Action { server: &server, shown: tool, full: tool }) == Decision::Allow) == visible
-    });
-    Expectation { policy: policy.to_owned(), tool: tool.to_owned(), visible, met }
-}
+    /// Finds the policy that a principal names. If there is none, that is an error, and the principal would have nothing.
+    pub(super) fn find(&mut self, name: &str, value: &Value<'_>) -> Arc<Profile> {
+        if !self.read.contains_key(name) {
+            let profile = self.file(name, value);
+            self.read.insert(name.to_owned(), profile);
+        }
+        self.read.get(name).cloned().flatten().unwrap_or_else(|| Arc::new(Profile::deny_all()))
+    }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Grants {
-    /// What grants: an unknown name grants nothing, with a warning.
-    Yes,
-    /// What subtracts: an unknown name is an error.
-    No,
-}
+    /// Finds the file of a policy.
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        let path = self.folder.as_ref().filter(|_| file_name(name))?.join(format!("{name}.toml"));
+        path.symlink_metadata().is_ok().then_some(path)
+    }
 
-fn patterns(texts: &[Placed<String>], grants: Grants, servers: Servers<'_>, file: &mut File<'_>) -> Vec<Pattern> {
-    let mut patterns = Vec::new();
-    for text in texts {
-        let pattern = match Pattern::new(&text.value) {
-            Ok(pattern) => pattern,
+    fn file(&mut self, name: &str, value: &Value<'_>) -> Option<Arc<Profile>> {
+        let Some(path) = self.path(name) else {
+            let names: Vec<_> = self.read.keys().map(String::as_str).collect();
+            let near = super::reader::nearest(name, &names).map(|near| format!("did you mean '{near}'?"));
+            let help = near
+                .unwrap_or_else(|| format!("add [policies.{name}], or the file policies/{name}.toml beside this one"));
+            value.error_help("there is no such policy", help);
+            return None;
+        };
+        let text = match read_text(&path) {
+            Ok(text) => text,
             Err(why) => {
-                file.error(&text.span, &text.key, why.to_string());
-                continue;
+                value.error(format!("policy file {} {why}", path.display()));
+                return None;
             }
         };
-        if let (Servers::Known(known), Some(server)) = (servers, pattern.server())
-            && !known.contains(server)
-        {
-            let words = format!("'{server}' is no server of this configuration");
-            match grants {
-                Grants::Yes => file.warn(&text.span, &text.key, format!("{words}: this grants nothing")),
-                Grants::No => file.error(&text.span, &text.key, words),
-            }
-        }
-        patterns.push(pattern);
+        parse(&path, &text, value.report(), |root| self.policy(name, &root))
     }
-    patterns
+
+    fn policy(&mut self, name: &str, table: &Table<'_>) -> Arc<Profile> {
+        let profile = Arc::new(profile(table, Some(self.known), self.empty_allow));
+        self.expectations.extend(expectations(name, table, &profile, Some(self.known)));
+        profile
+    }
 }
 
-/// Checks a policy file on its own and runs its expectations.
+/// Reads one policy file without a configuration and judges its expectations.
 ///
 /// # Errors
-/// Every problem in it.
-pub fn check_policy_file(path: &Path) -> Result<Vec<Expectation>, Vec<Diagnostic>> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|err| vec![Diagnostic::file(Severity::Error, path, format!("cannot be read: {err}"))])?;
-    let mut file = File::new(path, &text);
-    let expectations = match DeTable::parse(&text) {
-        Ok(root) => read(Table::new(root.get_ref(), ""), "", EmptyAllow::All, Servers::Unknown, &mut file).1,
-        Err(err) => {
-            file.error(&err.span().unwrap_or(0..0), "", err.message());
-            Vec::new()
+/// All that is wrong with the file.
+pub fn check_policy_file(path: &Path) -> Result<(Vec<ExpectationResult>, Vec<Diagnostic>), Diagnostics> {
+    let text = read_text(path).map_err(|why| Diagnostics::whole(format!("policy file {} {why}", path.display())))?;
+    let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let report = Report::default();
+    let results =
+        parse(path, &text, &report, |root| expectations(&name, &root, &profile(&root, None, EmptyAllow::All), None));
+    Ok((results.unwrap_or_default(), report.finish()?))
+}
+
+fn profile(table: &Table<'_>, known: Option<&Known>, empty_allow: EmptyAllow) -> Profile {
+    table.keys(keys::POLICY, keys::POLICY_LATER);
+    let list = |key: &str| table.get(key).and_then(|value| Some((value.texts()?, value)));
+    let mut allowed_tools = None;
+    if let Some((items, value)) = list("allowed_tools") {
+        if items.is_empty() && empty_allow == EmptyAllow::All {
+            value.warn("an empty list restricts nothing", Some("deny_all_tools = true allows nothing".to_owned()));
+        }
+        let patterns = items.iter().filter_map(|(text, item)| pattern(text, item, known, false));
+        allowed_tools = Some(patterns.collect::<Vec<_>>());
+    }
+    let excluded = list("excluded_tools").map(|(items, _)| items).unwrap_or_default();
+    let excluded_tools = excluded.iter().filter_map(|(text, item)| pattern(text, item, known, true)).collect();
+    let deny_all_tools = table.get("deny_all_tools").and_then(|value| value.flag()).unwrap_or(false);
+    if deny_all_tools && allowed_tools.as_ref().is_some_and(|patterns| !patterns.is_empty()) {
+        table.key_error("deny_all_tools", "contradicts the non-empty allowed_tools beside it");
+    }
+    Profile { allowed_tools, excluded_tools, deny_all_tools, empty_allow }
+}
+
+/// Reads a pattern. One that no configured server's tool can match is an error where it subtracts, else a warning.
+fn pattern(text: &str, value: &Value<'_>, known: Option<&Known>, subtracts: bool) -> Option<Pattern> {
+    let pattern = match Pattern::new(text) {
+        Ok(pattern) => pattern,
+        Err(error) => {
+            value.error(error.to_string());
+            return None;
         }
     };
-    if file.found.iter().any(|found| found.severity == Severity::Error) { Err(file.found) } else { Ok(expectations) }
+    let own = pattern.could_match_under("portcullis__");
+    let Some(known) = known.filter(|_| !own) else { return Some(pattern) };
+    if known.shown().any(|(shown, _)| pattern.could_match_under(&format!("{shown}__"))) {
+        return Some(pattern);
+    }
+    let (message, help) = match pattern.server() {
+        Some(server) => (format!("there is no server '{server}'"), known.hint(server)),
+        None => {
+            let message = "no tool of any server has such a name".to_owned();
+            (message, Some("a tool is named <server>__<tool>".to_owned()))
+        }
+    };
+    match (subtracts, help) {
+        (true, Some(help)) => value.error_help(message, help),
+        (true, None) => value.error(message),
+        (false, help) => value.warn(format!("{message}: this grants nothing"), help),
+    }
+    Some(pattern)
+}
+
+fn expectations(name: &str, table: &Table<'_>, profile: &Profile, known: Option<&Known>) -> Vec<ExpectationResult> {
+    let Some(list) = table.get("expect").and_then(|value| value.list()) else { return Vec::new() };
+    list.iter().filter_map(|item| expectation(name, &item.table()?, profile, known)).collect()
+}
+
+fn expectation(name: &str, table: &Table<'_>, profile: &Profile, known: Option<&Known>) -> Option<ExpectationResult> {
+    table.keys(keys::EXPECT, keys::EXPECT_LATER);
+    let (Some(tool), Some(visible)) = (table.get("tool"), table.get("visible")) else {
+        table.error_help("an expectation needs a tool and visible", "write tool = \"demo__add\" and visible = true");
+        return None;
+    };
+    let (text, expected) = (tool.filled(), visible.flag());
+    let (text, expected) = (text?, expected?);
+    let server = text.split_once("__").map(|(server, _)| server).unwrap_or_default();
+    let found = match known {
+        None => UpstreamName::new(server).ok(),
+        Some(known) => known.shown().find(|(shown, _)| shown == server).and_then(|(_, server)| server.cloned()),
+    };
+    let granted = known.map_or_else(|| found.iter().cloned().collect::<BTreeSet<_>>(), Known::all);
+    let subject = Subject { granted: &granted, profile: Some(profile) };
+    let decision = found.as_ref().map(|server| subject.decide(&Action { server, shown: text, full: text }));
+    if decision.is_none() {
+        let help = known.and_then(|known| known.hint(server));
+        tool.warn("no configured server has such a tool, so it is taken for hidden", help);
+    }
+    let actual = decision == Some(Decision::Allow);
+    let word = |visible: bool| if visible { "visible" } else { "hidden" };
+    let message = format!("expected {text} to be {}, but policy '{name}' makes it {}", word(expected), word(actual));
+    let diagnostic = tool.diagnostic(Severity::Error, message, None);
+    Some(ExpectationResult { policy: name.to_owned(), tool: text.to_owned(), expected, visible: actual, diagnostic })
+}
+
+/// Says whether a policy of that name may stand in a file: nothing that leads out of the folder.
+fn file_name(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with('.')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
 }

@@ -1,286 +1,298 @@
-//! Reads a parsed TOML table key by key, and collects every problem instead of stopping at the first.
+//! Walks a parsed TOML file and notes every problem with its place.
+//!
+//! Not for: what keys mean (the files named after the sections). Invariant: reading never stops at a problem; a value that
+//! is wrong reads as absent, and the load fails.
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::ops::{Range, RangeInclusive};
+use std::path::Path;
 
-use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::{Diagnostic, Severity};
+use super::error::{Diagnostic, Place, Report, Severity};
+use super::mask::Masks;
 
-/// Keys that the product defines and this version does not build yet.
-const LATER: [&str; 53] = [
-    "aliases",
-    "annotations",
-    "announce_changes",
-    "approval",
-    "approval_hold_secs",
-    "allowed_prompts",
-    "allowed_resources",
-    "allow_config_exposure",
-    "always_ask",
-    "argument_rules",
-    "ask",
-    "allow",
-    "audit_keep_days",
-    "auto_admit_mcp_tools",
-    "auto_approve",
-    "autonomy",
-    "bind",
-    "blobs",
-    "blob_paths",
-    "deferred_loading",
-    "description_max_bytes",
-    "excluded_prompts",
-    "excluded_resources",
-    "external",
-    "health",
-    "inspect",
-    "interactive",
-    "isolation",
-    "leak_guard",
-    "max_calls",
-    "max_concurrent_calls",
-    "max_queued_calls",
-    "max_result_chars",
-    "never",
-    "on_audit_failure",
-    "overflow",
-    "pin_tools",
-    "pinned_max_bytes",
-    "pinned_resources",
-    "public_url",
-    "required_scope",
-    "resource_tools",
-    "schema_profile",
-    "scoped_tools",
-    "scopes",
-    "show_stderr",
-    "speak",
-    "strict_arguments",
-    "tls_cert",
-    "tls_key",
-    "tls_ca_cert_path",
-    "tool_groups",
-    "trust",
-];
-
-/// One file and what is wrong with it.
+/// One file.
 #[derive(Debug)]
-pub(super) struct File<'a> {
-    pub(super) path: PathBuf,
+pub(super) struct Source<'a> {
+    pub(super) path: &'a Path,
     pub(super) text: &'a str,
-    pub(super) found: Vec<Diagnostic>,
+    pub(super) masks: Masks,
+    pub(super) report: &'a Report,
 }
 
-/// A table being read: which keys were asked for is remembered, so that the rest is unknown.
-pub(super) struct Table<'t, 'a> {
-    table: &'t DeTable<'a>,
-    path: String,
-    known: BTreeSet<&'static str>,
-}
-
-/// A value with its place.
+/// A table of a file.
 #[derive(Clone, Debug)]
-pub(super) struct Placed<T> {
-    pub(super) value: T,
-    pub(super) span: Range<usize>,
-    pub(super) key: String,
+pub(super) struct Table<'a> {
+    source: &'a Source<'a>,
+    path: String,
+    span: Range<usize>,
+    entries: &'a DeTable<'a>,
 }
 
-// === impl File ===
+/// A value of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Value<'a> {
+    source: &'a Source<'a>,
+    path: String,
+    span: Range<usize>,
+    value: &'a DeValue<'a>,
+}
 
-impl<'a> File<'a> {
-    pub(super) fn new(path: &Path, text: &'a str) -> Self {
-        Self { path: path.to_owned(), text, found: Vec::new() }
+// === impl Source ===
+
+impl<'a> Source<'a> {
+    /// Returns the whole file as a table.
+    pub(super) fn root(&'a self, entries: &'a DeTable<'a>) -> Table<'a> {
+        Table { source: self, path: String::new(), span: 0..0, entries }
     }
 
-    pub(super) fn error(&mut self, span: &Range<usize>, key: &str, message: impl Into<String>) {
-        let found = Diagnostic::at(Severity::Error, &self.path, self.text, span, key, message.into());
-        self.found.push(found);
-    }
-
-    pub(super) fn warn(&mut self, span: &Range<usize>, key: &str, message: impl Into<String>) {
-        let found = Diagnostic::at(Severity::Warning, &self.path, self.text, span, key, message.into());
-        self.found.push(found);
-    }
-
-    fn wrong_type(&mut self, value: &Spanned<DeValue<'_>>, key: &str, wanted: &str) {
-        let got = value.get_ref().type_str();
-        self.error(&value.span(), key, format!("must be {wanted}, not {got}"));
+    /// Makes a diagnostic that points at a span.
+    pub(super) fn diagnostic(&self, severity: Severity, key: &str, span: &Range<usize>, message: String) -> Diagnostic {
+        let start = self.text.floor_char_boundary(span.start);
+        let before = self.text.get(..start).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |index| index + 1);
+        let rest = self.text.get(line_start..).unwrap_or_default();
+        let line_end = line_start + rest.find('\n').unwrap_or(rest.len());
+        let (shown, marked) = self.masks.line(self.text, line_start..line_end, span);
+        let place = Place {
+            path: self.path.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before.get(line_start..).unwrap_or_default().chars().count() + 1,
+            shown,
+            marked,
+        };
+        Diagnostic { severity, key: key.to_owned(), message, help: None, place: Some(place) }
     }
 }
 
 // === impl Table ===
 
-impl<'t, 'a> Table<'t, 'a> {
-    pub(super) fn new(table: &'t DeTable<'a>, path: &str) -> Self {
-        Self { table, path: path.to_owned(), known: BTreeSet::new() }
-    }
-
-    pub(super) fn path_of(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
-    }
-
-    fn get(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'a>>> {
-        self.known.insert(key);
-        self.table.get(key)
-    }
-
-    pub(super) fn text(&mut self, file: &mut File<'_>, key: &'static str) -> Option<Placed<String>> {
-        let value = self.get(key)?;
-        let path = self.path_of(key);
-        match value.get_ref() {
-            DeValue::String(text) => Some(Placed { value: text.to_string(), span: value.span(), key: path }),
-            _ => {
-                file.wrong_type(value, &path, "a string");
-                None
+impl<'a> Table<'a> {
+    /// Notes every key that is not in `known`; one in `later` exists in the product, but not in this version.
+    pub(super) fn keys(&self, known: &[&str], later: &[&str]) {
+        for (key, _) in self.entries {
+            let name = key.get_ref().as_ref();
+            if known.contains(&name) {
+                continue;
             }
+            let mut diagnostic = if later.contains(&name) {
+                self.at_key(Severity::Error, name, "not supported in this version".to_owned())
+            } else {
+                self.at_key(Severity::Error, name, "unknown key".to_owned())
+            };
+            if !later.contains(&name) {
+                diagnostic.help = nearest(name, known).map(|near| format!("did you mean '{near}'?"));
+            }
+            self.source.report.fatal(diagnostic);
         }
     }
 
-    pub(super) fn flag(&mut self, file: &mut File<'_>, key: &'static str) -> Option<Placed<bool>> {
-        let value = self.get(key)?;
-        let path = self.path_of(key);
-        match value.get_ref() {
-            DeValue::Boolean(flag) => Some(Placed { value: *flag, span: value.span(), key: path }),
-            _ => {
-                file.wrong_type(value, &path, "true or false");
-                None
-            }
-        }
+    /// Returns the value of a key.
+    pub(super) fn get(&self, key: &str) -> Option<Value<'a>> {
+        let (key, value) = self.entries.get_key_value(key)?;
+        Some(self.value(key.get_ref(), value.span(), value.get_ref()))
     }
 
-    /// Reads a whole number within bounds.
-    pub(super) fn number(&mut self, file: &mut File<'_>, key: &'static str, min: u64, max: u64) -> Option<Placed<u64>> {
-        let value = self.get(key)?;
-        let path = self.path_of(key);
-        let DeValue::Integer(number) = value.get_ref() else {
-            file.wrong_type(value, &path, "a whole number");
-            return None;
-        };
-        let number = u64::from_str_radix(number.as_str(), number.radix()).ok();
-        match number.filter(|number| (min..=max).contains(number)) {
-            Some(number) => Some(Placed { value: number, span: value.span(), key: path }),
-            None => {
-                file.error(&value.span(), &path, format!("must be from {min} to {max}"));
-                None
-            }
-        }
+    /// Returns the table of a key; `None` if it is absent or no table.
+    pub(super) fn table(&self, key: &str) -> Option<Self> {
+        self.get(key)?.table()
     }
 
-    /// Reads a list of strings; with `one`, a single string is a list of one.
-    pub(super) fn texts(&mut self, file: &mut File<'_>, key: &'static str, one: One) -> Option<Vec<Placed<String>>> {
-        let value = self.get(key)?;
-        let path = self.path_of(key);
-        match value.get_ref() {
-            DeValue::Array(items) => {
-                let mut texts = Vec::new();
-                for (index, item) in items.iter().enumerate() {
-                    let key = format!("{path}[{index}]");
-                    match item.get_ref() {
-                        DeValue::String(text) => {
-                            texts.push(Placed { value: text.to_string(), span: item.span(), key });
-                        }
-                        _ => file.wrong_type(item, &key, "a string"),
-                    }
-                }
-                Some(texts)
-            }
-            DeValue::String(text) if one == One::Allowed => {
-                Some(vec![Placed { value: text.to_string(), span: value.span(), key: path }])
-            }
-            _ => {
-                file.wrong_type(value, &path, "a list of strings");
-                None
-            }
-        }
-    }
-
-    pub(super) fn table(&mut self, file: &mut File<'_>, key: &'static str) -> Option<Table<'t, 'a>> {
-        let value = self.get(key)?;
-        let path = self.path_of(key);
-        match value.get_ref() {
-            DeValue::Table(table) => Some(Table::new(table, &path)),
-            _ => {
-                file.wrong_type(value, &path, "a table");
-                None
-            }
-        }
-    }
-
-    /// Reads a list of tables, with their places.
-    pub(super) fn tables(&mut self, file: &mut File<'_>, key: &'static str) -> Vec<(Table<'t, 'a>, Range<usize>)> {
-        let Some(value) = self.get(key) else { return Vec::new() };
-        let path = self.path_of(key);
-        let DeValue::Array(items) = value.get_ref() else {
-            file.wrong_type(value, &path, "a list of tables");
-            return Vec::new();
-        };
-        let mut tables = Vec::new();
-        for (index, item) in items.iter().enumerate() {
-            let key = format!("{path}[{index}]");
-            match item.get_ref() {
-                DeValue::Table(table) => tables.push((Table::new(table, &key), item.span())),
-                _ => file.wrong_type(item, &key, "a table"),
-            }
-        }
-        tables
-    }
-
-    /// Walks all members: the keys are names that the operator chose.
-    pub(super) fn names(&self) -> Vec<(Placed<String>, &'t Spanned<DeValue<'a>>)> {
-        self.table
+    /// Returns all entries.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&'a str, Value<'a>)> + '_ {
+        self.entries
             .iter()
-            .map(|(name, value)| {
-                let text: &Cow<'_, str> = name.get_ref();
-                let key = self.path_of(text);
-                (Placed { value: text.to_string(), span: name.span(), key }, value)
-            })
-            .collect()
+            .map(|(key, value)| (key.get_ref().as_ref(), self.value(key.get_ref(), value.span(), value.get_ref())))
     }
 
-    /// Walks all members that must be tables.
-    pub(super) fn named_tables(&self, file: &mut File<'_>) -> Vec<(Placed<String>, Table<'t, 'a>)> {
-        let mut tables = Vec::new();
-        for (name, value) in self.names() {
-            match value.get_ref() {
-                DeValue::Table(table) => tables.push((name.clone(), Table::new(table, &name.key))),
-                _ => file.wrong_type(value, &name.key, "a table"),
-            }
-        }
-        tables
+    /// Returns the tables of all entries; entries that are no tables are noted.
+    pub(super) fn tables(&self) -> impl Iterator<Item = (&'a str, Self)> + '_ {
+        self.entries().filter_map(|(key, value)| Some((key, value.table()?)))
     }
 
-    /// Reports every key nobody asked for, with the nearest one that is known.
-    pub(super) fn finish(self, file: &mut File<'_>) {
-        for (name, _) in self.names() {
-            if self.known.contains(name.value.as_str()) {
-                continue;
-            }
-            if LATER.contains(&name.value.as_str()) {
-                file.error(&name.span, &name.key, "is not supported in this version of portcullis");
-                continue;
-            }
-            let nearest = self
-                .known
-                .iter()
-                .map(|known| (strsim::damerau_levenshtein(known, &name.value), *known))
-                .min()
-                .filter(|(distance, known)| *distance <= 1 + known.len() / 3);
-            let hint = nearest.map_or_else(String::new, |(_, known)| format!("; did you mean '{known}'?"));
-            file.error(&name.span, &name.key, format!("unknown key{hint}"));
-        }
+    /// Notes a problem with the table as a whole.
+    pub(super) fn error(&self, message: impl Into<String>) {
+        self.source.report.fatal(self.diagnostic(Severity::Error, message.into()));
+    }
+
+    /// Notes a problem with the table as a whole, and what would help.
+    pub(super) fn error_help(&self, message: impl Into<String>, help: &str) {
+        let mut diagnostic = self.diagnostic(Severity::Error, message.into());
+        diagnostic.help = Some(help.to_owned());
+        self.source.report.fatal(diagnostic);
+    }
+
+    /// Notes something doubtful about the table as a whole.
+    pub(super) fn warn(&self, message: impl Into<String>, help: &str) {
+        let mut diagnostic = self.diagnostic(Severity::Warning, message.into());
+        diagnostic.help = Some(help.to_owned());
+        self.source.report.other(diagnostic);
+    }
+
+    /// Notes a problem with a key, as opposed to its value.
+    pub(super) fn key_error(&self, key: &str, message: impl Into<String>) {
+        self.source.report.fatal(self.at_key(Severity::Error, key, message.into()));
+    }
+
+    fn diagnostic(&self, severity: Severity, message: String) -> Diagnostic {
+        self.source.diagnostic(severity, &self.path, &self.span, message)
+    }
+
+    fn at_key(&self, severity: Severity, key: &str, message: String) -> Diagnostic {
+        let span = self.entries.get_key_value(key).map_or_else(|| self.span.clone(), |(key, _)| key.span());
+        self.source.diagnostic(severity, &join(&self.path, key), &span, message)
+    }
+
+    fn value(&self, key: &str, span: Range<usize>, value: &'a DeValue<'a>) -> Value<'a> {
+        Value { source: self.source, path: join(&self.path, key), span, value }
     }
 }
 
-/// Whether a single string may stand for a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum One {
-    /// It may.
-    Allowed,
-    /// It may not.
-    Refused,
+// === impl Value ===
+
+impl<'a> Value<'a> {
+    /// Reads a text.
+    pub(super) fn text(&self) -> Option<&'a str> {
+        let DeValue::String(text) = self.value else { return self.wrong("a string") };
+        Some(text)
+    }
+
+    /// Reads a text that is not empty.
+    pub(super) fn filled(&self) -> Option<&'a str> {
+        let text = self.text()?;
+        if text.trim().is_empty() {
+            self.error("must not be empty");
+            return None;
+        }
+        Some(text)
+    }
+
+    /// Reads a truth value.
+    pub(super) fn flag(&self) -> Option<bool> {
+        let DeValue::Boolean(value) = self.value else { return self.wrong("true or false") };
+        Some(*value)
+    }
+
+    /// Says whether the value is `false`, without noting anything.
+    pub(super) const fn is_false(&self) -> bool {
+        matches!(self.value, DeValue::Boolean(false))
+    }
+
+    /// Returns where problems are noted.
+    pub(super) const fn report(&self) -> &'a Report {
+        self.source.report
+    }
+
+    /// Reads a whole number within a range.
+    pub(super) fn number(&self, range: &RangeInclusive<u64>) -> Option<u64> {
+        let DeValue::Integer(integer) = self.value else { return self.wrong("a whole number") };
+        let number = i128::from_str_radix(integer.as_str(), integer.radix()).ok();
+        let fits = number.and_then(|number| u64::try_from(number).ok()).filter(|number| range.contains(number));
+        if fits.is_none() {
+            self.error(format!("must be from {} to {}", range.start(), range.end()));
+        }
+        fits
+    }
+
+    /// Reads one of some words.
+    pub(super) fn choice<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+        let text = self.text()?;
+        let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        if found.is_none() {
+            let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            let help = nearest(text, &words).map(|near| format!("did you mean '{near}'?"));
+            self.fatal(format!("must be one of {}", words.join(", ")), help);
+        }
+        found
+    }
+
+    /// Reads a list.
+    pub(super) fn list(&self) -> Option<Vec<Self>> {
+        let DeValue::Array(array) = self.value else { return self.wrong("a list") };
+        let item = |(index, item): (usize, &'a toml::Spanned<DeValue<'a>>)| Self {
+            source: self.source,
+            path: format!("{}[{index}]", self.path),
+            span: item.span(),
+            value: item.get_ref(),
+        };
+        Some(array.iter().enumerate().map(item).collect())
+    }
+
+    /// Reads a list of texts; items that are something else are noted and left out.
+    pub(super) fn texts(&self) -> Option<Vec<(&'a str, Self)>> {
+        Some(self.list()?.into_iter().filter_map(|item| Some((item.text()?, item))).collect())
+    }
+
+    /// Reads a text or a list of texts.
+    pub(super) fn one_or_more(&self) -> Option<Vec<(&'a str, Self)>> {
+        if let DeValue::String(text) = self.value {
+            return Some(vec![(text, self.clone())]);
+        }
+        if self.value.is_array() { self.texts() } else { self.wrong("a string or a list of strings") }
+    }
+
+    /// Reads a table.
+    pub(super) fn table(&self) -> Option<Table<'a>> {
+        let DeValue::Table(entries) = self.value else { return self.wrong("a table") };
+        Some(Table { source: self.source, path: self.path.clone(), span: self.span.clone(), entries })
+    }
+
+    /// Notes a problem with the value.
+    pub(super) fn error(&self, message: impl Into<String>) {
+        self.fatal(message.into(), None);
+    }
+
+    /// Notes a problem with the value, and what would help.
+    pub(super) fn error_help(&self, message: impl Into<String>, help: impl Into<String>) {
+        self.fatal(message.into(), Some(help.into()));
+    }
+
+    /// Notes something doubtful.
+    pub(super) fn warn(&self, message: impl Into<String>, help: Option<String>) {
+        self.source.report.other(self.diagnostic(Severity::Warning, message.into(), help));
+    }
+
+    /// Notes an error with which the gateway starts.
+    pub(super) fn survivable(&self, message: impl Into<String>) {
+        self.source.report.other(self.diagnostic(Severity::Error, message.into(), None));
+    }
+
+    /// Makes a diagnostic that points here.
+    pub(super) fn diagnostic(&self, severity: Severity, message: String, help: Option<String>) -> Diagnostic {
+        Diagnostic { help, ..self.source.diagnostic(severity, &self.path, &self.span, message) }
+    }
+
+    fn fatal(&self, message: String, help: Option<String>) {
+        self.source.report.fatal(self.diagnostic(Severity::Error, message, help));
+    }
+
+    fn wrong<T>(&self, wanted: &str) -> Option<T> {
+        self.error(format!("must be {wanted}, not {}", kind(self.value)));
+        None
+    }
+}
+
+/// The nearest of some words, if it is near enough to be meant.
+pub(super) fn nearest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
+    let distance = |other: &str| strsim::osa_distance(word, other);
+    let near = words.iter().copied().min_by_key(|other| distance(other))?;
+    (distance(near) <= (word.chars().count() / 3).max(2)).then_some(near)
+}
+
+fn join(path: &str, key: &str) -> String {
+    let bare = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    let key = if bare { key.to_owned() } else { format!("{key:?}") };
+    if path.is_empty() { key } else { format!("{path}.{key}") }
+}
+
+const fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date or time",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
 }

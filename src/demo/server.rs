@@ -29,7 +29,7 @@ fn answer(message: &Value, clock: &Clock) -> Option<Value> {
     let capabilities = json!({ "tools": {} });
     let result = match method {
         "initialize" => Ok(json!({
-            "protocolVersion": ProtocolVersion::negotiate(params["protocolVersion"].as_str()).as_str(),
+            "protocolVersion": ProtocolVersion::negotiate(params.get("protocolVersion").and_then(Value::as_str)).as_str(),
             "capabilities": capabilities,
             "serverInfo": info(),
         })),
@@ -39,9 +39,9 @@ fn answer(message: &Value, clock: &Clock) -> Option<Value> {
         })),
         "tools/list" => {
             let mut list = json!({ "tools": tools() });
-            if stateless {
-                list["ttlMs"] = json!(0);
-                list["cacheScope"] = json!("public");
+            if let (true, Some(list)) = (stateless, list.as_object_mut()) {
+                list.insert("ttlMs".to_owned(), json!(0));
+                list.insert("cacheScope".to_owned(), json!("public"));
             }
             Ok(list)
         }
@@ -50,9 +50,9 @@ fn answer(message: &Value, clock: &Clock) -> Option<Value> {
     };
     Some(match result {
         Ok(mut result) => {
-            if stateless {
-                result["resultType"] = json!("complete");
-                result["_meta"] = json!({ SERVER_INFO_KEY: info() });
+            if let (true, Some(result)) = (stateless, result.as_object_mut()) {
+                result.insert("resultType".to_owned(), json!("complete"));
+                result.insert("_meta".to_owned(), json!({ SERVER_INFO_KEY: info() }));
             }
             json!({ "jsonrpc": "2.0", "id": id, "result": result })
         }

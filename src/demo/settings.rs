@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use crate::config::{self, Diagnostic, Loaded};
+use crate::config::{self, Diagnostics, Loaded};
 use crate::identity::ApiKeyHash;
 
 /// The demo cannot be put together.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     /// Its own configuration is wrong.
-    #[error("the demo's configuration is wrong: {0:?}")]
-    Config(Vec<Diagnostic>),
+    #[error("the demo's configuration is wrong:\n{0}")]
+    Config(Diagnostics),
     /// Its HTTP server did not start.
     #[error("the demo's server did not start: {0}")]
     Start(#[from] std::io::Error),
@@ -81,5 +81,6 @@ mod tests {
         let loaded = super::settings(Path::new("/bin/portcullis"), "http://127.0.0.1:1/mcp").unwrap();
         assert_eq!(loaded.settings.gateway.principals.len(), 2);
         assert!(loaded.warnings.is_empty() && !loaded.expectations.is_empty());
+        assert!(loaded.expectations.iter().all(crate::config::ExpectationResult::holds));
     }
 }

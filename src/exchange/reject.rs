@@ -5,6 +5,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use crate::policy::Denial;
+
 /// What kind of refusal this is. Closed: a new kind must be answered in `downstream::respond`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RejectKind {
@@ -77,6 +79,16 @@ pub enum ReasonCode {
     Upstream,
     /// Hidden by state: its server is down.
     ServerDown,
+}
+
+impl From<Denial> for ReasonCode {
+    fn from(denial: Denial) -> Self {
+        match denial {
+            Denial::Excluded => Self::Excluded,
+            Denial::NotAllowed => Self::NotAllowed,
+            Denial::ServerNotGranted => Self::ServerNotGranted,
+        }
+    }
 }
 
 /// A refusal.

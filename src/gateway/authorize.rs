@@ -1,8 +1,10 @@
 //! May this call happen? Decided anew on each round, from the state at this moment [POL-12].
 
+use std::sync::Arc;
+
 use crate::exchange::Caller as _;
 use crate::exchange::{ReasonCode, Reject, RejectKind, UpstreamCall};
-use crate::policy::{Action, Denial, Permitted};
+use crate::policy::{Action, Permitted};
 
 use super::Gateway;
 use super::inspect::open_state;
@@ -23,20 +25,14 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
     let action = Action { server: &entry.server, shown: &entry.shown, full: &entry.full };
     let upstream = UpstreamCall {
         call,
-        original: entry.original.clone(),
-        header_params: entry.header_params.clone(),
+        original: Arc::clone(&entry.original),
+        header_params: Arc::clone(&entry.header_params),
         client,
         owner,
         principal: caller.principal().clone(),
         request_state,
     };
-    let call = caller.subject().decide(&action).permit(upstream).map_err(|denial| {
-        Reject::unknown_tool(match denial {
-            Denial::Excluded => ReasonCode::Excluded,
-            Denial::NotAllowed => ReasonCode::NotAllowed,
-            Denial::ServerNotGranted => ReasonCode::ServerNotGranted,
-        })
-    })?;
+    let call = caller.subject().decide(&action).permit(upstream).map_err(|why| Reject::unknown_tool(why.into()))?;
     Ok(Authorized { server: entry.server.clone(), call, cancel })
 }
 

@@ -50,8 +50,8 @@ impl Identified {
         Self::in_snapshot(gateway, self.principal)
     }
 
-    pub(super) fn generation(&self) -> u64 {
-        self.snapshot.generation()
+    pub(super) fn news(&self) -> u64 {
+        self.snapshot.news()
     }
 
     pub(super) fn view(&self) -> &View {
@@ -64,6 +64,10 @@ impl Identified {
 
     pub(super) fn subject(&self) -> Subject<'_> {
         self.audience.subject()
+    }
+
+    pub(super) fn why_hidden(&self, endpoint: &Endpoint, name: &str) -> ReasonCode {
+        self.snapshot.why_hidden(&self.subject(), scope(endpoint), name)
     }
 
     pub(super) fn granted(&self) -> &BTreeSet<UpstreamName> {

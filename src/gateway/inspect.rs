@@ -59,7 +59,7 @@ impl Inspection {
                         let words = format!("server '{name}' asks for input after progress, which is not carried yet");
                         Event::Done(Err(Reject::upstream(RejectKind::Upstream, words, "")))
                     }
-                    other => other,
+                    other @ (Event::Done(_) | Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => other,
                 });
                 Reply::events(Box::pin(events)).with_guard(guards)
             }

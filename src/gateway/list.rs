@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use crate::catalog::{Cursor, Shape};
 use crate::exchange::{Answer, Caller as _, Endpoint, Outcome, ReasonCode, Reject, RejectKind, Told, ToolsPage};
 use crate::upstream::Phase;
@@ -71,32 +73,24 @@ pub(super) async fn wait_for_first_lists(gateway: &Gateway, caller: Identified, 
                 && status.phase == Phase::Starting
         })
     };
-    if !starting(&caller) && !is_behind(gateway, &caller) {
+    let news = gateway.targets.news();
+    if !starting(&caller) && caller.news() >= *news.borrow() {
         return caller;
     }
-    let generation = caller.generation();
-    let wait = async {
-        let mut news = gateway.targets.news();
-        while starting(&caller) {
-            if news.changed().await.is_err() {
-                return;
-            }
-        }
-        settle(gateway, generation).await;
-    };
     let limit: Duration = gateway.settings.first_list_wait;
-    if tokio::time::timeout(limit, wait).await.is_err() {
+    if tokio::time::timeout(limit, settled(gateway, news, || starting(&caller))).await.is_err() {
         tracing::debug!("a list does not wait any longer for servers that are starting");
     }
     caller.renewed(gateway)
 }
 
-/// Says whether a server has listed that the caller's snapshot does not know yet.
-fn is_behind(gateway: &Gateway, caller: &Identified) -> bool {
-    caller.generation() == 0 && gateway.targets.iter().any(|server| server.status().tools.is_some())
-}
-
-/// Waits until the snapshot has caught up with the news.
-async fn settle(gateway: &Gateway, generation: u64) {
-    gateway.changed_since(generation).await;
+/// Waits until nothing is starting, and then until the snapshot has seen that.
+async fn settled(gateway: &Gateway, mut news: watch::Receiver<u64>, starting: impl Fn() -> bool) {
+    while starting() {
+        if news.changed().await.is_err() {
+            return;
+        }
+    }
+    let seen = *news.borrow();
+    gateway.caught_up(seen).await;
 }

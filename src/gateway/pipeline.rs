@@ -61,10 +61,10 @@ impl Gateway {
         self.snapshot.load_full()
     }
 
-    /// Waits until a snapshot newer than `generation` is in force.
-    pub async fn changed_since(&self, generation: u64) {
+    /// Waits until the snapshot in force has seen so many news of servers.
+    pub(super) async fn caught_up(&self, news: u64) {
         // The sender lives as long as `self`.
-        let _published = self.published.subscribe().wait_for(|now| *now > generation).await.is_ok();
+        let _published = self.published.subscribe().wait_for(|seen| *seen >= news).await.is_ok();
     }
 
     /// One tool call: resolve → authorize → dispatch → inspect.

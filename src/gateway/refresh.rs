@@ -15,9 +15,9 @@ impl Gateway {
             for warning in next.warnings().iter().filter(|warning| !old.warnings().contains(warning)) {
                 tracing::warn!(%warning, "a tool is left out");
             }
-            let generation = next.generation();
+            let seen = next.news();
             self.snapshot.store(Arc::new(next));
-            self.published.send_replace(generation);
+            self.published.send_replace(seen);
         }
     }
 }

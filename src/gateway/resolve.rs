@@ -34,8 +34,8 @@ pub(super) async fn resolve(gateway: &Gateway, caller: Identified, exchange: Exc
         Some(entry) => (caller, entry),
         None => {
             let caller = wait_for_first_lists(gateway, caller, &endpoint).await;
-            let entry =
-                find(&caller, &endpoint, &call.params.name).ok_or_else(|| Reject::unknown_tool(ReasonCode::Unknown))?;
+            let entry = find(&caller, &endpoint, &call.params.name)
+                .ok_or_else(|| Reject::unknown_tool(caller.why_hidden(&endpoint, &call.params.name)))?;
             (caller, entry)
         }
     };

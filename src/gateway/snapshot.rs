@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::catalog::{Catalog, HeaderRule, ServerTools, View, Warning};
+use crate::catalog::{Catalog, Entry, HeaderRule, Scope, ServerTools, View, Warning};
+use crate::exchange::ReasonCode;
 use crate::id::{PrincipalId, UpstreamName};
 use crate::policy::{Action, Decision, Profile, Subject};
 use crate::upstream::TargetSet;
@@ -14,9 +15,10 @@ use super::GatewaySettings;
 #[derive(Debug)]
 pub struct Snapshot {
     generation: u64,
+    news: u64,
     principals: HashMap<PrincipalId, Arc<Audience>>,
     nobody: Arc<Audience>,
-    warnings: Vec<Warning>,
+    catalog: Catalog,
 }
 
 /// Principals that may see the same share one audience and its view (design §12a).
@@ -31,6 +33,7 @@ impl Snapshot {
     /// Builds a snapshot from the settings and the servers' last good lists.
     #[must_use]
     pub fn build(settings: &GatewaySettings, targets: &TargetSet, generation: u64) -> Self {
+        let news = *targets.news().borrow();
         let lists: Vec<ServerTools> = targets
             .iter()
             .filter_map(|server| {
@@ -56,7 +59,7 @@ impl Snapshot {
             })
             .collect();
         let nobody = Arc::new(Audience::build(&Catalog::default(), BTreeSet::new(), None));
-        Self { generation, principals, nobody, warnings: catalog.warnings }
+        Self { generation, news, principals, nobody, catalog }
     }
 
     /// Returns the snapshot's number.
@@ -65,10 +68,29 @@ impl Snapshot {
         self.generation
     }
 
+    /// Returns how many news of servers it has seen; what came later is not in it.
+    #[must_use]
+    pub const fn news(&self) -> u64 {
+        self.news
+    }
+
     /// Returns what was left out of the catalog.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
-        &self.warnings
+        &self.catalog.warnings
+    }
+
+    /// Says why a name is not visible to a subject, for the log alone: the client cannot tell these apart [POL-11].
+    pub(super) fn why_hidden(&self, subject: &Subject<'_>, scope: Scope<'_>, name: &str) -> ReasonCode {
+        let named = |entry: &&Arc<Entry>| match scope {
+            Scope::All => *entry.shown == *name,
+            Scope::Server(server) => entry.server == *server && *entry.original == *name,
+        };
+        let Some(entry) = self.catalog.entries.iter().find(named) else { return ReasonCode::Unknown };
+        match subject.decide(&Action { server: &entry.server, shown: &entry.shown, full: &entry.full }) {
+            Decision::Allow => ReasonCode::ServerDown,
+            Decision::Deny(denial) => denial.into(),
+        }
     }
 
     /// Returns the audience of a principal; one that is not configured sees nothing.

@@ -1,1 +1,231 @@
-//! The hall, driven at `Handler::call`.
+//! The hall, driven at `Handler::call`: visible ⇔ callable, and refusals that look alike.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{Auth, Gateway, GatewaySettings, PrincipalSettings};
+use crate::clock::Clock;
+use crate::exchange::{
+    Answer, Call, Caller as _, ClientFacts, Endpoint, Exchange, Handler as _, Outcome, Owner, OwnerKey, ReplyBody,
+    Told, ToolCall,
+};
+use crate::id::{PrincipalId, UpstreamName};
+use crate::identity::{ApiKeyHash, Credential, KeyRing};
+use crate::policy::{Pattern, Profile};
+use crate::runtime::Tasks;
+use crate::secret::Secret;
+use crate::upstream::fake;
+use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
+use crate::wire::mcp::{CallParams, LEGACY_LATEST, RequestMeta, STATELESS_LATEST};
+
+/// One principal of a case: granted servers, allow list, exclude list, `deny_all_tools`.
+type Rules = (Vec<usize>, Option<Vec<String>>, Vec<String>, bool);
+
+/// A client of each era.
+fn clients() -> [ClientFacts; 2] {
+    [LEGACY_LATEST, STATELESS_LATEST].map(|version| ClientFacts {
+        version,
+        info: None,
+        capabilities: Bytes::from_static(b"{}"),
+    })
+}
+
+fn exchange(endpoint: Endpoint, client: &ClientFacts, call: Call) -> Exchange {
+    Exchange {
+        endpoint,
+        client: client.clone(),
+        owner: Owner { key: OwnerKey::Session(1), ended: CancellationToken::new() },
+        call,
+        cancel: CancellationToken::new(),
+    }
+}
+
+fn tool_call(name: &str) -> Call {
+    let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":{}}}}}"#, Value::from(name));
+    let Ok(Decoded::One(Message::Request(request))) = decode(&Bytes::from(text), &Limits::DOWNSTREAM) else { panic!() };
+    let params = CallParams::read(request.params.as_ref().unwrap()).unwrap();
+    let meta = RequestMeta::default();
+    Call::CallTool(Box::new(ToolCall { request, params, meta, param_headers: None }))
+}
+
+async fn outcome(gateway: &Arc<Gateway>, key: &str, exchange: Exchange) -> Outcome {
+    let caller = gateway.identify(&Credential::ApiKey(Secret::new(key.to_owned()))).unwrap();
+    match gateway.call(caller, exchange).await.into_parts() {
+        (ReplyBody::Done(outcome), _) => *outcome,
+        (ReplyBody::Events(_), _) => panic!("events"),
+    }
+}
+
+async fn listed(gateway: &Arc<Gateway>, key: &str, endpoint: &Endpoint, client: &ClientFacts) -> Vec<String> {
+    let call = Call::ListTools { cursor: None, told: Told::default() };
+    match outcome(gateway, key, exchange(endpoint.clone(), client, call)).await {
+        Ok(Answer::Tools(page)) => serde_json::from_slice::<Vec<Value>>(&page.tools)
+            .unwrap()
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn settings(names: &[UpstreamName], rules: &[Rules]) -> GatewaySettings {
+    let mut keys = KeyRing::default();
+    let patterns = |texts: &[String]| texts.iter().filter_map(|text| Pattern::new(text).ok()).collect::<Vec<_>>();
+    let principals = rules
+        .iter()
+        .enumerate()
+        .map(|(index, (granted, allowed, excluded, deny_all_tools))| {
+            let id = PrincipalId::new(&format!("p{index}"));
+            keys.insert(ApiKeyHash::of(&format!("key{index}")), id.clone());
+            let profile = Profile {
+                allowed_tools: allowed.as_deref().map(patterns),
+                excluded_tools: patterns(excluded),
+                deny_all_tools: *deny_all_tools,
+                ..Profile::default()
+            };
+            let granted: BTreeSet<_> = granted.iter().map(|at| names[at % names.len()].clone()).collect();
+            PrincipalSettings { id, granted, profile: Some(Arc::new(profile)) }
+        })
+        .collect();
+    GatewaySettings {
+        auth: Auth::Keys,
+        keys,
+        servers: Vec::new(),
+        principals,
+        name_budget: 64,
+        first_list_wait: Duration::from_secs(30),
+        list_page_bytes: GatewaySettings::LIST_PAGE_BYTES,
+    }
+}
+
+/// Names that have hurt others [FC-NAM-02, FC-NAM-03].
+fn hostile_name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-c]{1,2}",
+        "[a-c_]{0,6}",
+        "\\PC{0,80}",
+        "[a-z]{60,128}",
+        Just("b__c".to_owned()),
+        Just("a\"\\b".to_owned()),
+        Just("x_deadbeef".to_owned()),
+        Just(String::new()),
+    ]
+}
+
+fn pattern() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("*".to_owned()),
+        Just("one__*".to_owned()),
+        Just("two__a*".to_owned()),
+        Just("a_b__*".to_owned()),
+        "(one|two|a_b)__[a-c]{1,2}",
+        "(one|two)__[a-c]\\*",
+    ]
+}
+
+fn rules() -> impl Strategy<Value = Rules> {
+    (
+        prop::collection::vec(0_usize..3, 0..4),
+        prop::option::of(prop::collection::vec(pattern(), 0..4)),
+        prop::collection::vec(pattern(), 0..3),
+        prop::bool::weighted(0.05),
+    )
+}
+
+/// Visible ⇔ callable [POL-12]: what a list shows is exactly what a call reaches, on each path; and what is refused never
+/// reaches a server, with one answer for hidden and unknown [POL-11, FC-SEC-02].
+#[test]
+fn what_a_list_shows_is_exactly_what_calls_reach() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut runner = TestRunner::new(Config { cases: 256, failure_persistence: None, ..Config::default() });
+    let case =
+        (prop::collection::vec(prop::collection::vec(hostile_name(), 0..8), 3), prop::collection::vec(rules(), 1..4));
+    runner
+        .run(&case, |(tools, rules)| {
+            runtime.block_on(check(&tools, &rules));
+            Ok(())
+        })
+        .unwrap();
+}
+
+async fn check(tools: &[Vec<String>], rules: &[Rules]) {
+    let names: Vec<UpstreamName> = ["one", "two", "a.b"].iter().map(|name| UpstreamName::new(name).unwrap()).collect();
+    let servers: Vec<_> = names
+        .iter()
+        .zip(tools)
+        .map(|(name, tools)| {
+            let tools = tools.iter().map(|tool| format!(r#"{{"name":{}}}"#, Value::from(tool.as_str()))).collect();
+            (name.clone(), tools)
+        })
+        .collect();
+    let tasks = Tasks::new();
+    let (targets, calls) = fake::targets(&servers, &tasks);
+    let gateway = Gateway::new(settings(&names, rules), targets, &tasks, Clock::manual()).unwrap();
+    let mut candidates: BTreeSet<String> = BTreeSet::from(["never_was".to_owned(), "one__never_was".to_owned()]);
+    for (name, tools) in names.iter().zip(tools) {
+        for tool in tools {
+            candidates.insert(tool.clone());
+            candidates.insert(tool.to_uppercase());
+            candidates.insert(crate::catalog::shown_name(name, tool, 64));
+            candidates.insert(crate::catalog::full_name(name, tool));
+        }
+    }
+    let mut endpoints = vec![Endpoint::All];
+    endpoints.extend(names.iter().map(|name| Endpoint::Server(name.clone())));
+    for (index, _) in rules.iter().enumerate() {
+        let key = format!("key{index}");
+        for endpoint in &endpoints {
+            let caller = gateway.identify(&Credential::ApiKey(Secret::new(key.clone()))).unwrap();
+            if !caller.serves(endpoint) {
+                continue;
+            }
+            for client in &clients() {
+                let listed = listed(&gateway, &key, endpoint, client).await;
+                for name in &candidates {
+                    calls.lock().unwrap().clear();
+                    let answer = outcome(&gateway, &key, exchange(endpoint.clone(), client, tool_call(name))).await;
+                    let reached = calls.lock().unwrap().clone();
+                    if listed.contains(name) {
+                        assert!(matches!(answer, Ok(Answer::Upstream { .. })), "{name}: {answer:?}");
+                        assert_eq!(reached.len(), 1, "{name}");
+                    } else {
+                        let refusal = answer.unwrap_err();
+                        assert_eq!(
+                            (refusal.kind, &*refusal.public),
+                            (crate::exchange::RejectKind::UnknownTool, "Unknown tool")
+                        );
+                        assert!(reached.is_empty(), "{name} reached {reached:?}");
+                    }
+                }
+            }
+        }
+    }
+    tasks.cancel();
+    tasks.wait().await;
+}
+
+/// [AUT-1]: what is not a known key is refused, and an unknown principal sees nothing.
+#[tokio::test]
+async fn credentials_fail_closed() {
+    let tasks = Tasks::new();
+    let name = UpstreamName::new("one").unwrap();
+    let (targets, _) = fake::targets(&[(name.clone(), vec![r#"{"name":"t"}"#.to_owned()])], &tasks);
+    let mut settings = settings(&[name], &[(vec![0], None, Vec::new(), false)]);
+    settings.auth = Auth::Keys;
+    let gateway = Gateway::new(settings.clone(), Arc::clone(&targets), &tasks, Clock::manual()).unwrap();
+    for credential in [Credential::None, Credential::Malformed, Credential::ApiKey(Secret::new("key1".to_owned()))] {
+        assert!(gateway.identify(&credential).is_err(), "{credential:?}");
+    }
+    settings.auth = Auth::None;
+    let open = Gateway::new(settings, targets, &tasks, Clock::manual()).unwrap();
+    let local = open.identify(&Credential::None).unwrap();
+    assert_eq!(local.principal().as_str(), "local");
+    assert!(!local.serves(&Endpoint::Server(UpstreamName::new("one").unwrap())));
+}

@@ -1,30 +1,46 @@
-//! The subscriber: text on a terminal, JSON elsewhere (product §9).
+//! The log on stderr: lines for a person on a terminal, JSON for everything else.
 
 use std::io::IsTerminal as _;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// How a line looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// Text on a terminal, else JSON.
+    #[default]
     Auto,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
-    /// For people.
+    /// Lines for a person.
     Text,
 }
 
 /// `[log]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
-    /// A level, or a filter such as `info,portcullis::upstream=debug`.
+    /// A level, or directives as `info,portcullis::upstream=debug`.
     pub level: String,
-    /// How a line looks.
+    /// How lines look.
     pub format: LogFormat,
 }
+
+/// Why the log could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum InitError {
+    /// Something else already receives events.
+    #[error("a log is already running")]
+    AlreadyRunning,
+    /// The level is neither a level nor a list of directives.
+    #[error("{0}")]
+    Level(String),
+}
+
+// === impl LogSettings ===
 
 impl Default for LogSettings {
     fn default() -> Self {
@@ -32,24 +48,62 @@ impl Default for LogSettings {
     }
 }
 
-/// Installs the subscriber of the process; a second call changes nothing.
-pub fn init(settings: &LogSettings) {
-    let filter = EnvFilter::try_new(&settings.level).unwrap_or_else(|_| EnvFilter::new("info"));
+impl LogSettings {
+    /// Checks the text of a level.
+    ///
+    /// # Errors
+    /// What is wrong with it. A lone word must be a level: the filter would take a misspelt one for a target.
+    pub fn check_level(text: &str) -> Result<(), String> {
+        filter(text).map(drop)
+    }
+}
+
+/// Starts the log for the whole process.
+///
+/// # Errors
+/// [`InitError`].
+pub fn init(settings: &LogSettings) -> Result<(), InitError> {
     let terminal = std::io::stderr().is_terminal();
-    let registry = tracing_subscriber::registry().with(filter);
-    let json = match settings.format {
-        LogFormat::Auto => !terminal,
-        LogFormat::Json => true,
-        LogFormat::Text => false,
+    let registry = tracing_subscriber::registry().with(filter(&settings.level).map_err(InitError::Level)?);
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let text = match settings.format {
+        LogFormat::Auto => terminal,
+        LogFormat::Json => false,
+        LogFormat::Text => true,
     };
-    let installed = if json {
-        registry.with(tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr)).try_init()
+    let started = if text {
+        registry.with(layer.with_ansi(terminal).with_target(false)).try_init()
     } else {
-        registry
-            .with(tracing_subscriber::fmt::layer().with_ansi(terminal).with_target(false).with_writer(std::io::stderr))
-            .try_init()
+        registry.with(layer.json()).try_init()
     };
-    if installed.is_err() {
-        tracing::debug!("a subscriber is already installed");
+    started.map_err(|_| InitError::AlreadyRunning)
+}
+
+fn filter(text: &str) -> Result<EnvFilter, String> {
+    if text.trim().is_empty() {
+        return Err("must not be empty".to_owned());
+    }
+    let lone = |part: &&str| !part.contains(['=', '[']) && !LEVELS.contains(&part.trim().to_ascii_lowercase().as_str());
+    if !text.contains('[')
+        && let Some(word) = text.split(',').find(lone)
+    {
+        return Err(format!("'{}' is no level; levels are {}", word.trim(), LEVELS.join(", ")));
+    }
+    EnvFilter::builder().with_regex(false).parse(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LogSettings;
+
+    #[test]
+    fn a_misspelt_level_is_refused() {
+        for good in ["info", "DEBUG", "off", "info,portcullis::upstream=debug", "portcullis[call{server=\"a\"}]=trace"]
+        {
+            assert_eq!(LogSettings::check_level(good), Ok(()), "{good}");
+        }
+        for bad in ["", "inof", "info,debgu", "portcullis=loud"] {
+            assert!(LogSettings::check_level(bad).is_err(), "{bad}");
+        }
     }
 }

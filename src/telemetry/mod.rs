@@ -1,7 +1,7 @@
-//! Logs.
+//! What the gateway says of itself: its log.
 //!
-//! Not for: deciding what is logged. Invariant: logs go to stderr, never to stdout.
+//! Not for: reading the file (`config`). Invariant: logs go to stderr, never to stdout.
 
 mod log;
 
-pub use log::{LogFormat, LogSettings, init};
+pub use log::{InitError, LogFormat, LogSettings, init};

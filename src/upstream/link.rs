@@ -89,8 +89,8 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
     /// Ends the connection in order: a child by stdin, TERM, KILL; an HTTP session by DELETE. Returns at once.
     fn close(&self);
 
-    /// Waits until nothing is left of a connection that was closed: the child is dead, the session's end was told.
-    fn ended(&self) -> BoxFuture<()>;
+    /// Waits until what [`Link::close`] began has ended: the child is gone, or the DELETE is answered or given up.
+    fn ended(self: Arc<Self>) -> BoxFuture<()>;
 
     /// Says why the connection is of no more use, for status and log: exit code, last stderr lines.
     fn last_words(&self) -> Option<String>;

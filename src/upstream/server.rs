@@ -60,13 +60,14 @@ pub struct Server {
     status: watch::Sender<TargetStatus>,
     news: watch::Sender<u64>,
     hidden: AtomicBool,
+    /// The whole set is being closed: nothing is started again.
+    stopping: CancellationToken,
     eras: Mutex<Eras>,
-    /// The connection whose list is shown.
-    listed: Mutex<Option<Arc<dyn Link>>>,
+    /// The connection the list is read over.
+    catalog: Mutex<Option<Arc<dyn Link>>>,
+    /// The same, until a caller takes it for its own.
     unowned: Mutex<Option<Arc<dyn Link>>>,
     slots: Mutex<HashMap<SlotKey, Slot>>,
-    /// Nothing is started any more.
-    closing: CancellationToken,
 }
 
 /// What is known of the eras a server speaks: a set, filled as it is found out (protocol §2.8).
@@ -105,11 +106,11 @@ impl Server {
             status,
             news,
             hidden: AtomicBool::new(false),
+            stopping: CancellationToken::new(),
             eras: Mutex::default(),
-            listed: Mutex::default(),
+            catalog: Mutex::default(),
             unowned: Mutex::default(),
             slots: Mutex::default(),
-            closing: CancellationToken::new(),
         })
     }
 
@@ -165,17 +166,15 @@ impl Server {
         }
     }
 
-    /// Starts the server and keeps it until it is closed.
+    /// Starts the server and keeps it: lists, watches, restarts with backoff. Ends when tasks are cancelled.
     pub(super) async fn supervise(self: Arc<Self>, latch: Option<ReadyLatch>) {
-        let closing = self.closing.clone();
         tokio::select! {
             biased;
-            () = closing.cancelled() => {}
-            () = self.keep(latch) => {}
+            () = self.stopping.cancelled() => {}
+            () = Arc::clone(&self).keep(latch) => {}
         }
     }
 
-    /// Starts the server and keeps it: lists, watches, restarts with backoff.
     async fn keep(self: Arc<Self>, mut latch: Option<ReadyLatch>) {
         let mut failures = 0_u32;
         loop {
@@ -227,7 +226,6 @@ impl Server {
         self.found(link.era());
         let mut changes = link.changes();
         changes.mark_unchanged();
-        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&link));
         self.offer(&link);
         if started.list_changed {
             Arc::clone(&link).watch();
@@ -313,6 +311,7 @@ impl Server {
 
     /// Gives a connection that was opened for the list to its first fitting caller, or to all where it has no state.
     fn offer(&self, link: &Arc<dyn Link>) {
+        *self.catalog.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(link));
         if !self.is_http() {
             *self.unowned.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(link));
         } else if link.era() == Era::Stateless {
@@ -323,9 +322,6 @@ impl Server {
 
     async fn link_for(self: &Arc<Self>, call: &UpstreamCall) -> Result<Arc<dyn Link>, Reject> {
         self.settled().await;
-        if self.closing.is_cancelled() {
-            return Err(self.down("the gateway is stopping"));
-        }
         if let Phase::Down(cause) = self.status().phase {
             return Err(self.down(&cause));
         }
@@ -409,13 +405,11 @@ impl Server {
         Reject::upstream(RejectKind::Upstream, format!("server '{}' is down", self.name()), cause).safe_to_retry()
     }
 
-    /// Ends every connection in order.
+    /// Ends every connection in order; the server is not started again.
     pub(super) async fn close(&self) {
-        self.closing.cancel();
-        let mut links: Vec<Arc<dyn Link>> = Vec::new();
-        for place in [&self.listed, &self.unowned] {
-            links.extend(place.lock().unwrap_or_else(PoisonError::into_inner).take());
-        }
+        self.stopping.cancel();
+        let mut links: Vec<Arc<dyn Link>> =
+            self.catalog.lock().unwrap_or_else(PoisonError::into_inner).take().into_iter().collect();
         let slots: Vec<Slot> = {
             let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
             slots.drain().map(|(_, slot)| slot).collect()
@@ -426,9 +420,7 @@ impl Server {
         for link in &links {
             link.close();
         }
-        for link in &links {
-            link.ended().await;
-        }
+        futures_util::future::join_all(links.into_iter().map(Link::ended)).await;
         self.connector.ended().await;
     }
 }

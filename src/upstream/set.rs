@@ -35,7 +35,6 @@ impl TargetSet {
     ///
     /// # Errors
     /// [`SetError`] for settings that no connection can be made with.
-    #[must_use]
     pub fn new(
         settings: &[ServerSettings],
         tasks: &Tasks,
@@ -61,6 +60,12 @@ impl TargetSet {
             })
             .collect::<Result<_, _>>()?;
         Ok(Self { servers, tasks: tasks.clone(), news })
+    }
+
+    /// Makes a set of servers that are built already.
+    #[cfg(test)]
+    pub(super) const fn of(servers: Vec<Arc<Server>>, tasks: Tasks, news: watch::Sender<u64>) -> Self {
+        Self { servers, tasks, news }
     }
 
     /// Starts the servers that `wanted` names; a required one holds readiness back until it has answered a list [OPS-4].

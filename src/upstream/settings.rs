@@ -1,5 +1,6 @@
 //! What is configured of one server, checked and with units.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ pub struct ServerSettings {
 }
 
 /// How a server is reached.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Transport {
     /// A Streamable HTTP server.
     Http {
@@ -80,6 +81,28 @@ pub enum OnDown {
     /// They stay; calls fail at once.
     #[default]
     Keep,
+}
+
+/// The URL, headers, arguments and variables may hold secrets [CFG-3]: only names are shown.
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http { uri, headers, .. } => {
+                let names: Vec<_> = headers.iter().map(|(name, _)| name.as_str()).collect();
+                f.debug_struct("Http").field("host", &uri.host()).field("headers", &names).finish_non_exhaustive()
+            }
+            Self::Stdio { command, args, env, inherit_env, cwd } => {
+                let names: Vec<_> = env.iter().map(|(name, _)| name.as_str()).collect();
+                f.debug_struct("Stdio")
+                    .field("command", command)
+                    .field("args", &args.len())
+                    .field("env", &names)
+                    .field("inherit_env", inherit_env)
+                    .field("cwd", cwd)
+                    .finish()
+            }
+        }
+    }
 }
 
 impl ServerSettings {

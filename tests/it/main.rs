@@ -3,8 +3,6 @@
 //! Invariants: nothing sleeps to be in step, what must come true is polled for; no time is asserted; the network is
 //! loopback.
 
-#![expect(clippy::string_slice, reason = "a test fails by panicking")]
-
 #[cfg(test)]
 mod caps;
 #[cfg(test)]

@@ -3,94 +3,12 @@
 //! Not for: choosing or pooling links (`upstream::server`), TLS, redirects, or the HTTP+SSE transport of 2024-11-05.
 
 mod call;
+mod connector;
 mod listen;
 mod probe;
 mod reader;
 mod session;
 mod stateless;
 mod target;
-#[cfg(test)]
-mod tests;
 
-use std::sync::Arc;
-
-use http::header::{HeaderMap, HeaderValue};
-use http::uri::Scheme;
-
-use crate::net::HttpClient;
-use crate::runtime::Tasks;
-
-use super::link::{BoxFuture, Connector, StartError, Started, Want};
-use super::settings::{ServerSettings, Transport};
-use target::{Pauses, Target};
-
-/// Makes the connector of one HTTP server; what cannot be sent shows when it is opened.
-pub(super) fn connector(settings: Arc<ServerSettings>, tasks: Tasks) -> Arc<dyn Connector> {
-    match HttpServer::new(settings, HttpClient::new(&tasks), tasks) {
-        Ok(server) => Arc::new(server),
-        Err(err) => Arc::new(Unusable(err)),
-    }
-}
-
-/// A server whose settings cannot be used.
-#[derive(Debug)]
-struct Unusable(StartError);
-
-/// Opens links to one HTTP server.
-#[derive(Debug)]
-struct HttpServer {
-    target: Arc<Target>,
-    tasks: Tasks,
-    settings: Arc<ServerSettings>,
-}
-
-impl HttpServer {
-    /// Takes the settings of a server; sends nothing.
-    ///
-    /// # Errors
-    /// The settings are of another transport, or hold what cannot be sent.
-    fn new(settings: Arc<ServerSettings>, client: HttpClient, tasks: Tasks) -> Result<Self, StartError> {
-        let Transport::Http { uri, headers, .. } = &settings.transport else {
-            return Err(StartError::Failed("not an HTTP server".to_owned()));
-        };
-        if uri.scheme() != Some(&Scheme::HTTP) {
-            return Err(StartError::Failed("only http:// URLs are served yet".to_owned()));
-        }
-        let mut configured = HeaderMap::with_capacity(headers.len());
-        for (name, value) in headers {
-            let mut value = HeaderValue::from_str(value.expose())
-                .map_err(|_| StartError::Failed(format!("the value of header '{name}' cannot be sent")))?;
-            value.set_sensitive(true);
-            configured.append(name, value);
-        }
-        let target = Target {
-            name: settings.name.clone(),
-            uri: uri.clone(),
-            configured,
-            client,
-            cap: settings.max_response_bytes,
-            pauses: Pauses::NORMAL,
-        };
-        Ok(Self { target: Arc::new(target), tasks, settings })
-    }
-}
-
-impl Connector for Unusable {
-    fn open(self: Arc<Self>, _: Want) -> BoxFuture<Result<Started, StartError>> {
-        Box::pin(std::future::ready(Err(self.0.clone())))
-    }
-}
-
-impl Connector for HttpServer {
-    fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
-        Box::pin(async move {
-            let settings = &self.settings;
-            let opening =
-                probe::open(Arc::clone(&self.target), self.tasks.clone(), (settings.era, want), settings.probe_timeout);
-            tokio::time::timeout(settings.start_timeout, opening).await.unwrap_or_else(|_| {
-                let seconds = settings.start_timeout.as_secs_f32();
-                Err(StartError::Failed(format!("the handshake did not end within {seconds} s")))
-            })
-        })
-    }
-}
+pub(super) use connector::connector;

@@ -168,7 +168,7 @@ pub(super) async fn initialize(
     };
     let session = Session { generation, id: asked.session_id, version };
     if let Err(err) = acknowledge(target, &session).await {
-        session.spawn_delete(target, tasks, None);
+        drop(session.spawn_delete(target, tasks));
         return Err(err);
     }
     Ok((session, facts(&result)))

@@ -4,7 +4,7 @@
 //! once for all who noticed; a request that was refused is sent at most once more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -13,7 +13,7 @@ use http::header::{HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use hyper::body::Incoming;
 use tokio::sync::{Semaphore, watch};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Reject, Reply};
 use crate::runtime::Tasks;
@@ -56,8 +56,8 @@ pub(super) struct SessionLink {
     ids: AtomicU64,
     changes: watch::Sender<u64>,
     closed: CancellationToken,
-    /// The server has been told of the end, or there is nothing to tell.
-    ended: CancellationToken,
+    /// Cancelled when the server has answered the DELETE, or was not asked.
+    deleted: OnceLock<CancellationToken>,
     last_words: Mutex<Option<String>>,
     answers: Arc<Semaphore>,
 }
@@ -91,19 +91,23 @@ impl Session {
         headers
     }
 
-    /// Ends the session at the server; its answer does not matter (FC-HTP-17). `told` is dropped after.
-    pub(super) fn spawn_delete(&self, target: &Arc<Target>, tasks: &Tasks, told: Option<DropGuard>) {
+    /// Ends the session at the server; its answer does not matter (FC-HTP-17). The token is cancelled when that is done.
+    pub(super) fn spawn_delete(&self, target: &Arc<Target>, tasks: &Tasks) -> CancellationToken {
+        let done = CancellationToken::new();
         if self.id.is_none() {
-            return;
+            done.cancel();
+            return done;
         }
+        let guard = done.clone().drop_guard();
         let headers = self.headers(ACCEPT_BOTH);
         let target = Arc::clone(target);
         tasks.spawn("http session end", async move {
             let sent = tokio::time::timeout(ASIDE_TIMEOUT, target.send(Method::DELETE, headers, Bytes::new())).await;
             let status = sent.ok().and_then(Result::ok).map(|response| response.status().as_u16());
             tracing::debug!(server = %target.name, status, "session ended");
-            drop(told);
+            drop(guard);
         });
+        done
     }
 }
 
@@ -120,7 +124,7 @@ impl SessionLink {
             ids: AtomicU64::new(2),
             changes: watch::Sender::new(0),
             closed: CancellationToken::new(),
-            ended: CancellationToken::new(),
+            deleted: OnceLock::new(),
             last_words: Mutex::new(None),
             answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
         }
@@ -231,7 +235,7 @@ impl SessionLink {
             Ok((session, _)) => {
                 self.session.store(Arc::new(session));
                 if self.closed.is_cancelled() {
-                    self.current().spawn_delete(&self.target, &self.tasks, None);
+                    drop(self.current().spawn_delete(&self.target, &self.tasks));
                 }
                 self.tools_changed();
                 Some(self.current())
@@ -241,7 +245,6 @@ impl SessionLink {
                 let words = format!("the session was lost and could not be opened again: {err}");
                 *self.last_words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
                 self.closed.cancel();
-                self.ended.cancel();
                 None
             }
         }
@@ -290,13 +293,19 @@ impl Link for SessionLink {
 
     fn close(&self) {
         if !self.closed.is_cancelled() {
-            self.current().spawn_delete(&self.target, &self.tasks, Some(self.ended.clone().drop_guard()));
+            let done = self.current().spawn_delete(&self.target, &self.tasks);
+            self.deleted.get_or_init(|| done);
             self.closed.cancel();
         }
     }
 
-    fn ended(&self) -> BoxFuture<()> {
-        Box::pin(self.ended.clone().cancelled_owned())
+    fn ended(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async move {
+            self.closed.cancelled().await;
+            if let Some(deleted) = self.deleted.get() {
+                deleted.cancelled().await;
+            }
+        })
     }
 
     fn last_words(&self) -> Option<String> {

@@ -124,8 +124,8 @@ impl Link for StatelessLink {
         self.closed.cancel();
     }
 
-    fn ended(&self) -> BoxFuture<()> {
-        Box::pin(self.closed.clone().cancelled_owned())
+    fn ended(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async move { self.closed.cancelled().await })
     }
 
     fn last_words(&self) -> Option<String> {

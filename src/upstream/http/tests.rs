@@ -13,8 +13,8 @@ use http::{HeaderName, Uri};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::super::target::{Pauses, Target};
 use super::HttpServer;
-use super::target::{Pauses, Target};
 use crate::exchange::{
     Answer, ClientFacts, Event, Outcome, Owner, OwnerKey, Reject, RejectKind, Reply, ReplyBody, Retry, ToolCall,
     UpstreamCall,
@@ -521,7 +521,7 @@ async fn htp_10_both_types_are_accepted_and_configured_headers_win() {
         assert_eq!(agents.len(), 1);
         assert_eq!(agents[0].1, "mine/1");
     }
-    let own = Target::headers(super::target::ACCEPT_BOTH);
+    let own = Target::headers(super::super::target::ACCEPT_BOTH);
     assert_eq!(own.get("user-agent").unwrap(), concat!("portcullis/", env!("CARGO_PKG_VERSION")));
 }
 
@@ -593,7 +593,8 @@ async fn htp_12_a_refused_connection_is_safe_to_retry() {
     let uri = format!("http://{}/mcp?key=canary", listener.local_addr().unwrap());
     drop(listener);
     let http = quick(settings(&uri), &tasks);
-    let link: Arc<dyn Link> = Arc::new(super::stateless::StatelessLink::new(Arc::clone(&http.target), tasks.clone()));
+    let link: Arc<dyn Link> =
+        Arc::new(super::super::stateless::StatelessLink::new(Arc::clone(&http.target), tasks.clone()));
     let reject = refused(ask(&link, call()).await);
     assert_eq!((reject.kind, reject.retry), (RejectKind::Upstream, Retry::Safe));
     let Err(StartError::Failed(why)) = http.open(Want::Any).await else { panic!("opened") };

@@ -11,10 +11,10 @@ use futures_util::StreamExt as _;
 use tokio::io::AsyncReadExt as _;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::Connection;
-use super::framing::{CHUNK, Ends, Frame, KEPT, LineReader, Whose, in_head};
-use super::handshake::{self, Opened, Plan};
-use super::output::Output;
+use super::super::connection::Connection;
+use super::super::framing::{CHUNK, Ends, Frame, KEPT, LineReader, Whose, in_head};
+use super::super::handshake::{self, Opened, Plan};
+use super::super::output::Output;
 use super::{BaseEnv, StdioConnector, Unfinished};
 use crate::clock::Clock;
 use crate::exchange::{

@@ -254,4 +254,5 @@ pub fn lift_error(
 }
 
 #[cfg(test)]
+#[path = "result_tests.rs"]
 mod tests;

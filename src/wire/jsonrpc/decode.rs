@@ -110,7 +110,7 @@ fn build(raw: &Bytes, members: &Members<'_>) -> Result<Message, String> {
         let method = json::text(method).ok_or("'method' must be a string")?.into_owned();
         let params_at = params.map_or(0..0, place);
         let params = params.map(|params| raw.slice_ref(params.get().as_bytes()));
-        if !params.as_ref().is_none_or(|params| params.first() == Some(&b'{')) {
+        if params.as_ref().is_some_and(|params| params.first() != Some(&b'{')) {
             return Err("'params' must be an object".to_owned());
         }
         if get("result")?.is_some() || get("error")?.is_some() {
@@ -140,4 +140,5 @@ impl From<DecodeErrorKind> for DecodeError {
 }
 
 #[cfg(test)]
+#[path = "decode_tests.rs"]
 mod tests;

@@ -273,4 +273,5 @@ impl CallParams {
 }
 
 #[cfg(test)]
+#[path = "tool_tests.rs"]
 mod tests;

@@ -29,7 +29,7 @@ impl TestApp {
         let text = format!("[listen]\nhttp = \"{http}\"\nadmin = \"127.0.0.1:0\"\nauth = \"{auth}\"\n{rest}");
         match config::load_text(Path::new("test.toml"), &text, &|_| None) {
             Ok(loaded) => loaded.settings,
-            Err(found) => panic!("{}\n{text}", found.iter().map(ToString::to_string).collect::<String>()),
+            Err(found) => panic!("{}\n{text}", found),
         }
     }
 

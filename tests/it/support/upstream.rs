@@ -236,7 +236,7 @@ impl State {
                 if let Some(together) = together.filter(|_| name == "together") {
                     together.wait().await;
                 }
-                if stateless { format!("{{{STATELESS_HEAD},{}", &complete[1..]) } else { complete }
+                if stateless { format!("{{{STATELESS_HEAD},{}", complete.trim_start_matches('{')) } else { complete }
             }
         };
         let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);

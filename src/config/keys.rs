@@ -1,0 +1,128 @@
+//! The keys of every section: those that are read, and those of the product that this version does not build.
+
+pub(super) const ROOT: &[&str] = &["limits", "listen", "log", "mcp", "mcp_bundles", "policies", "principals"];
+pub(super) const ROOT_LATER: &[&str] = &[
+    "aliases",
+    "audit",
+    "audit_keep_days",
+    "external",
+    "on_audit_failure",
+    "scopes",
+    "state",
+    "tool_groups",
+    "workflows",
+];
+
+pub(super) const LISTEN: &[&str] = &["admin", "allowed_hosts", "allowed_origins", "auth", "http"];
+pub(super) const LISTEN_LATER: &[&str] = &["health", "public_url", "tls_cert", "tls_key"];
+
+pub(super) const MCP: &[&str] = &["empty_allow", "enabled", "first_list_wait_secs", "name_budget", "servers"];
+pub(super) const MCP_LATER: &[&str] = &["blob_paths", "blobs", "deferred_loading", "overflow", "resource_tools"];
+
+pub(super) const SERVER: &[&str] = &[
+    "args",
+    "command",
+    "cwd",
+    "enabled",
+    "env",
+    "era",
+    "headers",
+    "inherit_env",
+    "max_response_bytes",
+    "name",
+    "on_down",
+    "probe_timeout_secs",
+    "protocol",
+    "required",
+    "start_timeout_secs",
+    "tool_max_secs",
+    "tool_timeout_secs",
+    "transport",
+    "url",
+];
+pub(super) const SERVER_LATER: &[&str] = &[
+    "allow_config_exposure",
+    "annotations",
+    "blobs",
+    "inspect",
+    "isolation",
+    "overrides",
+    "pinned_resources",
+    "sandbox",
+    "show_stderr",
+    "tls_ca_cert_path",
+    "trust",
+    "world",
+];
+
+pub(super) const BUNDLE: &[&str] = &["exclude", "servers"];
+
+pub(super) const PRINCIPAL: &[&str] = &["api_keys", "mcp_bundles", "policy"];
+pub(super) const PRINCIPAL_LATER: &[&str] =
+    &["autonomy", "claims", "external", "interactive", "scopes", "self_start_gap_secs", "trust_task_id"];
+
+pub(super) const POLICY: &[&str] = &["allowed_tools", "deny_all_tools", "excluded_tools", "expect"];
+pub(super) const POLICY_LATER: &[&str] = &[
+    "allow",
+    "allowed_prompts",
+    "allowed_resources",
+    "always_ask",
+    "announce_changes",
+    "annotations",
+    "approval",
+    "approval_hold_secs",
+    "arguments",
+    "ask",
+    "auto_admit_mcp_tools",
+    "auto_approve",
+    "autonomy",
+    "bind",
+    "blob_paths",
+    "blobs",
+    "deferred_loading",
+    "description_max_bytes",
+    "excluded_prompts",
+    "excluded_resources",
+    "interactive",
+    "leak_guard",
+    "mark_untrusted",
+    "max_calls",
+    "max_concurrent_calls",
+    "max_queued_calls",
+    "max_queued_tasks",
+    "max_result_chars",
+    "max_running_tasks",
+    "max_work_secs",
+    "off",
+    "overflow",
+    "overrides",
+    "pin_tools",
+    "pinned_max_bytes",
+    "required_scope",
+    "resource_tools",
+    "schema_profile",
+    "scoped_tools",
+    "scrub",
+    "self_start_gap_secs",
+    "speak",
+    "strict_arguments",
+    "task_idle_secs",
+    "tool_groups",
+    "trust_task_id",
+    "workflows",
+    "world",
+];
+pub(super) const EXPECT: &[&str] = &["tool", "visible"];
+pub(super) const EXPECT_LATER: &[&str] = &["annotations"];
+
+pub(super) const LIMITS: &[&str] = &[
+    "connections",
+    "keep_alive_secs",
+    "request_body_bytes",
+    "session_idle_secs",
+    "sessions",
+    "sessions_per_principal",
+];
+pub(super) const LIMITS_LATER: &[&str] = &["concurrency", "rates"];
+
+pub(super) const LOG: &[&str] = &["access", "format", "level"];

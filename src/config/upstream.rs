@@ -1,0 +1,430 @@
+//! `[mcp]` and `[[mcp.servers]]`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Uri};
+
+use crate::id::UpstreamName;
+use crate::policy::EmptyAllow;
+use crate::secret::Secret;
+use crate::upstream::{EraChoice, OnDown, ServerSettings, Transport};
+use crate::wire::mcp::{Era, ProtocolVersion};
+
+use super::expand::{Expander, REFERENCE_HELP, Template, reference_in};
+use super::keys;
+use super::reader::{Table, Value, nearest};
+
+/// Headers that the gateway sets itself, or that belong to one hop.
+const RESERVED_HEADERS: [&str; 19] = [
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+const DAY: RangeInclusive<u64> = 1..=86_400;
+
+/// The servers of the file.
+#[derive(Debug, Default)]
+pub(super) struct Servers {
+    /// Those that can be used, in order.
+    pub(super) usable: Vec<ServerSettings>,
+    /// Those with a missing secret, and why.
+    pub(super) disabled: Vec<(UpstreamName, String)>,
+    /// Every name in the file, even of a server that is switched off or wrong.
+    pub(super) known: Known,
+}
+
+/// Every server name of the file.
+#[derive(Debug, Default)]
+pub(super) struct Known(BTreeMap<String, Option<UpstreamName>>);
+
+/// Found while one server is read.
+struct Entry<'a> {
+    name: &'a str,
+    expander: &'a Expander<'a>,
+    /// Whether secrets are looked up: not for a server that is switched off.
+    live: bool,
+    /// Whether a missing secret fails the start.
+    required: bool,
+    /// Why it is disabled.
+    missing: Option<String>,
+}
+
+/// `[mcp]` without its servers.
+#[derive(Debug)]
+pub(super) struct Mcp {
+    pub(super) enabled: bool,
+    pub(super) empty_allow: EmptyAllow,
+    pub(super) name_budget: Option<usize>,
+    pub(super) first_list_wait: Option<Duration>,
+}
+
+// === impl Known ===
+
+impl Known {
+    /// Reads the name of a server; `None` if it is wrong.
+    fn add(&mut self, table: &Table<'_>, slugs: &mut BTreeMap<String, UpstreamName>) -> Option<UpstreamName> {
+        let Some(value) = table.get("name") else {
+            table.error("a server needs a name");
+            return None;
+        };
+        let text = value.text()?;
+        let name = UpstreamName::new(text);
+        self.0.insert(text.to_owned(), name.clone().ok());
+        let name = name.map_err(|error| value.error(format!("server name '{}' {error}", text.escape_debug()))).ok()?;
+        let slug = name.slug();
+        if let Some(other) = slugs.insert(slug.clone(), name.clone()) {
+            value.error(if other == name {
+                format!("there are two servers '{name}'")
+            } else {
+                format!("servers '{other}' and '{name}' have the same slug '{slug}': choose another name")
+            });
+        }
+        Some(name)
+    }
+
+    /// Finds a server by its configured name.
+    pub(super) fn find(&self, name: &str) -> Option<&UpstreamName> {
+        self.0.get(name)?.as_ref()
+    }
+
+    /// Says whether the name stands in the file, even if it is wrong there (which is an error already).
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Returns the names as shown, with the servers that have them.
+    pub(super) fn shown(&self) -> impl Iterator<Item = (String, Option<&UpstreamName>)> {
+        self.0.iter().map(|(name, server)| (name.replace('.', "_"), server.as_ref()))
+    }
+
+    /// Returns all servers.
+    pub(super) fn all(&self) -> BTreeSet<UpstreamName> {
+        self.0.values().flatten().cloned().collect()
+    }
+
+    /// Returns a hint for an unknown name.
+    pub(super) fn hint(&self, name: &str) -> Option<String> {
+        let names: Vec<_> = self.0.keys().map(String::as_str).collect();
+        nearest(name, &names).map(|near| format!("did you mean '{near}'?"))
+    }
+}
+
+/// Reads `[mcp]`.
+pub(super) fn mcp(table: Option<&Table<'_>>, servers: &Servers) -> Mcp {
+    let mut mcp = Mcp { enabled: true, empty_allow: EmptyAllow::All, name_budget: None, first_list_wait: None };
+    let Some(table) = table else { return mcp };
+    mcp.enabled = table.get("enabled").and_then(|value| value.flag()).unwrap_or(true);
+    let words = [("all", EmptyAllow::All), ("none", EmptyAllow::None)];
+    mcp.empty_allow = table.get("empty_allow").and_then(|value| value.choice(&words)).unwrap_or_default();
+    mcp.first_list_wait =
+        table.get("first_list_wait_secs").and_then(|value| value.number(&(0..=60))).map(Duration::from_secs);
+    if let Some(value) = table.get("name_budget") {
+        mcp.name_budget = value.number(&(1..=64)).and_then(|budget| usize::try_from(budget).ok());
+        let longest = servers.known.0.keys().max_by_key(|name| name.len());
+        if let (Some(budget), Some(longest)) = (mcp.name_budget, longest)
+            && budget < longest.len() + 12
+        {
+            let least = longest.len() + 12;
+            value.error(format!("must be at least {least}: the longest server name, '{longest}', and 12"));
+        }
+    }
+    mcp
+}
+
+/// Reads `[[mcp.servers]]`.
+pub(super) fn servers(table: Option<&Table<'_>>, live: bool, expander: &Expander<'_>) -> Servers {
+    let mut servers = Servers::default();
+    let mut slugs = BTreeMap::new();
+    let Some(list) = table.and_then(|table| table.get("servers")).and_then(|value| value.list()) else {
+        return servers;
+    };
+    for table in list.iter().filter_map(Value::table) {
+        table.keys(keys::SERVER, keys::SERVER_LATER);
+        let name = servers.known.add(&table, &mut slugs);
+        let enabled = table.get("enabled").and_then(|value| value.flag()).unwrap_or(true);
+        let required = table.get("required").and_then(|value| value.flag()).unwrap_or(false);
+        let shown = name.as_ref().map_or("?", UpstreamName::as_str);
+        let mut entry = Entry { name: shown, expander, live: live && enabled, required, missing: None };
+        let transport = entry.transport(&table);
+        let usable = name.is_some() && transport.is_some();
+        // The rest is read also of a server that is wrong already, so that all of its problems come at once.
+        let Some(name) = name.clone().or_else(|| UpstreamName::new("unnamed").ok()) else { continue };
+        let transport = transport.unwrap_or_else(nowhere);
+        let settings = entry.settings(&table, ServerSettings::new(name.clone(), transport));
+        match entry.missing {
+            _ if !usable => {}
+            Some(why) => servers.disabled.push((name, why)),
+            None if entry.live => servers.usable.push(settings),
+            None => {}
+        }
+    }
+    servers
+}
+
+const fn nowhere() -> Transport {
+    let command = String::new();
+    Transport::Stdio { command, args: Vec::new(), env: Vec::new(), inherit_env: Vec::new(), cwd: None }
+}
+
+// === impl Entry ===
+
+impl Entry<'_> {
+    fn settings(&self, table: &Table<'_>, mut settings: ServerSettings) -> ServerSettings {
+        let secs = |key: &str, range: RangeInclusive<u64>| {
+            table.get(key).and_then(|value| value.number(&range)).map(Duration::from_secs)
+        };
+        settings.required = self.required;
+        settings.tool_timeout = secs("tool_timeout_secs", 1..=600).unwrap_or(settings.tool_timeout);
+        settings.start_timeout = secs("start_timeout_secs", DAY).unwrap_or(settings.start_timeout);
+        settings.probe_timeout = secs("probe_timeout_secs", DAY).unwrap_or(settings.probe_timeout);
+        if let Some(longest) = secs("tool_max_secs", DAY) {
+            settings.tool_max = longest;
+            if longest < settings.tool_timeout
+                && let Some(value) = table.get("tool_max_secs")
+            {
+                let least = settings.tool_timeout.as_secs();
+                value.error(format!("must not be less than tool_timeout_secs, which is {least}"));
+            }
+        }
+        let bytes = table.get("max_response_bytes").and_then(|value| value.number(&(0..=(1 << 32))));
+        match bytes.map(usize::try_from) {
+            Some(Ok(bytes)) if bytes > 0 => settings.max_response_bytes = bytes,
+            Some(_) | None => {}
+        }
+        let words = [("hide", OnDown::Hide), ("keep", OnDown::Keep)];
+        settings.on_down = table.get("on_down").and_then(|value| value.choice(&words)).unwrap_or_default();
+        settings.era = era(table);
+        settings
+    }
+
+    fn transport(&mut self, table: &Table<'_>) -> Option<Transport> {
+        let (command, url) = (table.get("command"), table.get("url"));
+        let http = match table.get("transport") {
+            Some(value) => match value.text()? {
+                "sse" => {
+                    value.error("\"sse\" is not supported in this version");
+                    return None;
+                }
+                _ => value.choice(&[("http", true), ("stdio", false)])?,
+            },
+            None => match (&command, &url) {
+                (Some(_), Some(_)) => {
+                    table.error(format!("server '{}' has both command and url: keep one", self.name));
+                    return None;
+                }
+                (None, None) => {
+                    table.error(format!("server '{}' needs a command or a url", self.name));
+                    return None;
+                }
+                (_, url) => url.is_some(),
+            },
+        };
+        let foreign: &[&str] =
+            if http { &["command", "args", "env", "inherit_env", "cwd"] } else { &["url", "headers"] };
+        for key in foreign.iter().filter(|key| table.get(key).is_some()) {
+            table.key_error(key, format!("has no meaning for transport \"{}\"", if http { "http" } else { "stdio" }));
+        }
+        match (http, command, url) {
+            (true, _, Some(url)) => self.http(table, &url),
+            (false, Some(command), _) => self.stdio(table, &command),
+            (true, _, None) => {
+                table.error(format!("server '{}' needs a url", self.name));
+                None
+            }
+            (false, None, _) => {
+                table.error(format!("server '{}' needs a command", self.name));
+                None
+            }
+        }
+    }
+
+    fn stdio(&mut self, table: &Table<'_>, value: &Value<'_>) -> Option<Transport> {
+        let command = value.filled();
+        if let Some(text) = command {
+            self.refuse_reference(text, value);
+        }
+        let mut args = Vec::new();
+        for (text, item) in table.get("args").and_then(|value| value.texts()).unwrap_or_default() {
+            self.refuse_reference(text, &item);
+            if text.contains('\0') {
+                item.error("must not hold a zero byte");
+            }
+            args.push(text.to_owned());
+        }
+        let mut env = Vec::new();
+        if let Some(table) = table.table("env") {
+            for (name, value) in table.entries() {
+                if !variable(name) {
+                    table.key_error(name, "is no name of a variable");
+                }
+                match self.secret(&value) {
+                    Some(secret) if secret.expose().contains('\0') => self.unusable(&value, "holds a zero byte"),
+                    Some(secret) => env.push((name.to_owned(), secret)),
+                    None => {}
+                }
+            }
+        }
+        let mut inherit_env = Vec::new();
+        for (name, item) in table.get("inherit_env").and_then(|value| value.texts()).unwrap_or_default() {
+            if !variable(name) {
+                item.error("is no name of a variable");
+            }
+            inherit_env.push(name.to_owned());
+        }
+        let cwd = table.get("cwd").and_then(|value| value.filled()).map(PathBuf::from);
+        Some(Transport::Stdio { command: command?.to_owned(), args, env, inherit_env, cwd })
+    }
+
+    fn http(&mut self, table: &Table<'_>, value: &Value<'_>) -> Option<Transport> {
+        let mut headers: Vec<(HeaderName, Secret<String>)> = Vec::new();
+        if let Some(table) = table.table("headers") {
+            for (name, value) in table.entries() {
+                let secret = self.secret(&value);
+                let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
+                    table.key_error(name, "is no name of a header");
+                    continue;
+                };
+                if RESERVED_HEADERS.contains(&header.as_str()) {
+                    table.key_error(name, "is a header that the gateway sets itself");
+                }
+                if headers.iter().any(|(other, _)| *other == header) {
+                    table.key_error(name, "is given twice: the case of a header's name does not matter");
+                }
+                match secret {
+                    Some(secret) if HeaderValue::from_str(secret.expose()).is_err() => {
+                        self.unusable(&value, "holds a character that no header may hold");
+                    }
+                    Some(secret) => headers.push((header, secret)),
+                    None => {}
+                }
+            }
+        }
+        let text = value.filled()?;
+        let url = self.secret(value);
+        // Without its secret the server is disabled; a stand-in keeps the rest of it checked.
+        let url = url.unwrap_or_else(|| Secret::new("http://disabled.invalid/".to_owned()));
+        match uri(url.expose()) {
+            Ok(uri) => Some(Transport::Http { url, uri, headers }),
+            Err((message, help)) if Template::new(text).is_some_and(|template| template.is_literal()) => {
+                value.error_help(message, help);
+                None
+            }
+            Err((message, _)) => {
+                self.unusable(value, message);
+                let (url, uri) = (Secret::new(String::new()), Uri::from_static("http://disabled.invalid/"));
+                Some(Transport::Http { url, uri, headers })
+            }
+        }
+    }
+
+    /// Reads a value with references; `None` if it is wrong or a secret is missing, which is noted.
+    fn secret(&mut self, value: &Value<'_>) -> Option<Secret<String>> {
+        let text = value.text()?;
+        let Some(template) = Template::new(text) else {
+            value.error_help(format!("server '{}': this is no reference", self.name), REFERENCE_HELP);
+            return None;
+        };
+        if !self.live && !template.is_literal() {
+            return None;
+        }
+        match self.expander.expand(&template) {
+            Ok(secret) => Some(secret),
+            Err(why) => {
+                self.disable(value, why);
+                None
+            }
+        }
+    }
+
+    /// Notes a value that cannot be used: an error, but if a reference brought it in, one of this server alone.
+    fn unusable(&mut self, value: &Value<'_>, why: &str) {
+        if value.text().and_then(Template::new).is_some_and(|template| template.is_literal()) {
+            value.error(why);
+        } else {
+            self.disable(value, why.to_owned());
+        }
+    }
+
+    fn disable(&mut self, value: &Value<'_>, why: String) {
+        if self.required {
+            value.error(format!("required server '{}' cannot start: {why}", self.name));
+        } else {
+            value.survivable(format!("server '{}' is disabled: {why}", self.name));
+        }
+        self.missing.get_or_insert(why);
+    }
+
+    fn refuse_reference(&self, text: &str, value: &Value<'_>) {
+        if let Some(reference) = reference_in(text) {
+            let help = "everyone on the machine can read a program's arguments: give it to the server in env";
+            value.error_help(format!("server '{}': {reference} is not expanded here", self.name), help);
+        }
+    }
+}
+
+fn era(table: &Table<'_>) -> EraChoice {
+    let words = [("auto", EraChoice::Auto), ("legacy", EraChoice::Legacy), ("stateless", EraChoice::Stateless)];
+    let era = table.get("era").and_then(|value| value.choice(&words));
+    let Some(value) = table.get("protocol") else { return era.unwrap_or_default() };
+    let Some(text) = value.text() else { return EraChoice::Auto };
+    let Some(version) = ProtocolVersion::from_text(text) else {
+        let known = ProtocolVersion::SUPPORTED.map(ProtocolVersion::as_str).join(", ");
+        value.error(format!("must be one of {known}"));
+        return EraChoice::Auto;
+    };
+    let implied = match version.era() {
+        Era::Legacy => EraChoice::Legacy,
+        Era::Stateless => EraChoice::Stateless,
+    };
+    if era.is_some_and(|era| era != EraChoice::Auto && era != implied) {
+        value.error("contradicts era");
+    }
+    implied
+}
+
+/// Reads an endpoint.
+fn uri(text: &str) -> Result<Uri, (&'static str, &'static str)> {
+    const FORM: &str = "write http://HOST:PORT/PATH";
+    let uri: Uri = text.parse().map_err(|_| ("is no URL", FORM))?;
+    match uri.scheme_str() {
+        Some("http") => {}
+        Some("https") => {
+            return Err(("https upstreams are not supported in this version", "put a local http proxy before it"));
+        }
+        Some(_) | None => return Err(("must begin with http://", FORM)),
+    }
+    let authority = uri.authority().ok_or(("has no host", FORM))?;
+    if authority.as_str().contains('@') {
+        return Err(("must hold no user name or password", "give them in headers = { Authorization = \"…\" }"));
+    }
+    if authority.host().is_empty() {
+        return Err(("has no host", FORM));
+    }
+    if text.contains('#') {
+        return Err(("must have no fragment", FORM));
+    }
+    Ok(uri)
+}
+
+fn variable(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0']) && name.trim() == name
+}

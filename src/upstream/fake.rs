@@ -1,0 +1,114 @@
+//! Servers that exist in memory, for tests of the hall: each has a list and writes down what it was called for.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::exchange::{Answer, Reply};
+use crate::id::UpstreamName;
+use crate::runtime::{Ready, Tasks};
+use crate::wire::jsonrpc::{RequestId, Response};
+use crate::wire::mcp::Era;
+
+use super::link::{BoxFuture, Connector, Link, Outgoing, StartError, Started, Want};
+use super::server::Server;
+use super::set::TargetSet;
+use super::{ServerSettings, Transport};
+
+/// What was called: server and original name.
+pub(crate) type Calls = Arc<Mutex<Vec<(String, String)>>>;
+
+#[derive(Debug)]
+struct Fake {
+    name: UpstreamName,
+    tools: String,
+    calls: Calls,
+    closed: CancellationToken,
+    changes: watch::Sender<u64>,
+}
+
+/// Makes a set of servers whose tools are given as definitions, and starts them.
+pub(crate) fn targets(servers: &[(UpstreamName, Vec<String>)], tasks: &Tasks) -> (Arc<TargetSet>, Calls) {
+    let calls = Calls::default();
+    let news = watch::Sender::new(0);
+    let servers = servers
+        .iter()
+        .map(|(name, tools)| {
+            let transport = Transport::Stdio {
+                command: String::new(),
+                args: Vec::new(),
+                env: Vec::new(),
+                inherit_env: Vec::new(),
+                cwd: None,
+            };
+            let settings = Arc::new(ServerSettings::new(name.clone(), transport));
+            let fake = Arc::new(Fake {
+                name: name.clone(),
+                tools: format!("{{\"tools\":[{}]}}", tools.join(",")),
+                calls: Arc::clone(&calls),
+                closed: CancellationToken::new(),
+                changes: watch::Sender::new(0),
+            });
+            Server::new(settings, fake, tasks.clone(), Arc::new(Semaphore::new(4)), news.clone())
+        })
+        .collect();
+    let set = Arc::new(TargetSet::of(servers, tasks.clone(), news));
+    set.start(|_| true, &Ready::new());
+    (set, calls)
+}
+
+impl Connector for Fake {
+    fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
+        Box::pin(async move {
+            match want {
+                Want::Any | Want::Era(Era::Legacy) => Ok(Started { link: self, tools: true, list_changed: false }),
+                Want::Era(Era::Stateless) => Err(StartError::Era(Era::Stateless, "it is a fake".to_owned())),
+            }
+        })
+    }
+}
+
+impl Link for Fake {
+    fn era(&self) -> Era {
+        Era::Legacy
+    }
+
+    fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
+        let result = match &outgoing {
+            Outgoing::Call(call) => {
+                let called = (self.name.as_str().to_owned(), call.original.to_string());
+                self.calls.lock().unwrap().push(called);
+                r#"{"content":[]}"#.to_owned()
+            }
+            Outgoing::Own { .. } => self.tools.clone(),
+        };
+        Box::pin(async move {
+            let response = Box::new(Response::with_result(&RequestId::number(1), &Bytes::from(result)));
+            Reply::once(Ok(Answer::Upstream { response, era: Era::Legacy }))
+        })
+    }
+
+    fn watch(self: Arc<Self>) {}
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn closed(&self) -> &CancellationToken {
+        &self.closed
+    }
+
+    fn close(&self) {
+        self.closed.cancel();
+    }
+
+    fn ended(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn last_words(&self) -> Option<String> {
+        None
+    }
+}

@@ -1,0 +1,218 @@
+//! Starts children of one server, and the link to one child.
+//!
+//! Not for: the steps of the handshake (`handshake`) or the conversation (`connection`).
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::exchange::Reply;
+use crate::runtime::Tasks;
+use crate::wire::mcp::Era;
+
+use crate::upstream::ServerSettings;
+use crate::upstream::link::{BoxFuture, Connector, Link, Outgoing, StartError, Started, Want};
+
+use super::child::Supervisor;
+use super::connection::Connection;
+use super::handshake::{Facts, Opened, Plan};
+use super::output::Output;
+
+/// How long each step of an orderly end may take: after stdin is closed, and after TERM.
+const END_GRACE: Duration = Duration::from_secs(2);
+
+/// Starts children of one server.
+#[derive(Debug)]
+pub(in crate::upstream) struct StdioConnector {
+    settings: Arc<ServerSettings>,
+    tasks: Tasks,
+    clock: Clock,
+    base_env: BaseEnv,
+    end_grace: Duration,
+    /// Every child that is not dead yet.
+    children: TaskTracker,
+}
+
+/// The gateway's environment, as `config` has read it. Its `Debug` shows no value.
+#[derive(Clone)]
+pub(in crate::upstream) struct BaseEnv(pub(in crate::upstream) Arc<[(OsString, OsString)]>);
+
+/// A running child after its handshake.
+#[derive(Debug)]
+pub(in crate::upstream) struct StdioLink {
+    connection: Arc<Connection>,
+    era: Era,
+    tasks: Tasks,
+}
+
+/// Ends a child whose handshake is not finished, unless it is disarmed.
+struct Unfinished(Option<Arc<Connection>>);
+
+// === impl StdioConnector ===
+
+impl StdioConnector {
+    /// Makes a connector for a server with a command. `base_env` is the gateway's own environment, as `config` has read
+    /// it.
+    pub(in crate::upstream) fn new(
+        settings: Arc<ServerSettings>,
+        tasks: Tasks,
+        clock: Clock,
+        base_env: BaseEnv,
+    ) -> Self {
+        Self { settings, tasks, clock, base_env, end_grace: END_GRACE, children: TaskTracker::new() }
+    }
+
+    async fn start(&self, want: Want) -> Result<Started, StartError> {
+        let plan = Plan::new(self.settings.era, want)?;
+        let mut unfinished = Unfinished(None);
+        let limit = self.settings.start_timeout;
+        let Ok(opened) = tokio::time::timeout(limit, self.attempts(plan, &mut unfinished)).await else {
+            let tail = unfinished.0.as_ref().map(|connection| connection.output.tail()).unwrap_or_default();
+            let last = if tail.is_empty() { String::new() } else { format!("; last output: {tail}") };
+            let name = &self.settings.name;
+            let secs = limit.as_secs_f64();
+            return Err(StartError::Failed(format!("server '{name}' did not start within {secs} s{last}")));
+        };
+        let (connection, facts) = opened?;
+        unfinished.0 = None;
+        let era = connection.era().unwrap_or(Era::Legacy);
+        let link = Arc::new(StdioLink { connection, era, tasks: self.tasks.clone() });
+        Ok(Started { link, tools: facts.tools, list_changed: facts.list_changed })
+    }
+
+    async fn attempts(&self, plan: Plan, unfinished: &mut Unfinished) -> Result<(Arc<Connection>, Facts), StartError> {
+        let connection = self.launch(unfinished).await?;
+        match super::handshake::open(&connection, plan).await? {
+            Opened::Done(facts) => return Ok((connection, facts)),
+            Opened::EndedAtProbe => tracing::debug!(server = %self.settings.name, "ended at the probe; started again"),
+        }
+        let connection = self.launch(unfinished).await?;
+        match super::handshake::open(&connection, Plan::Legacy).await? {
+            Opened::Done(facts) => Ok((connection, facts)),
+            Opened::EndedAtProbe => Err(StartError::Failed(format!("server '{}' ended", self.settings.name))),
+        }
+    }
+
+    /// Starts a child and its four tasks.
+    async fn launch(&self, unfinished: &mut Unfinished) -> Result<Arc<Connection>, StartError> {
+        let (running, pipes) = super::child::spawn(&self.settings, &self.base_env.0).await?;
+        let output = Arc::new(Output::new(&self.settings, self.clock.clone()));
+        let (connection, queue) = Connection::new(Arc::clone(&self.settings), Arc::clone(&output));
+        let stderr_end = CancellationToken::new();
+        let read = [connection.read_end.clone(), stderr_end.clone()];
+        let supervisor = Supervisor::new(running, Arc::clone(&connection), self.end_grace, read);
+        unfinished.set(Arc::clone(&connection));
+        self.tasks.spawn("stdio child", self.children.track_future(supervisor.run()));
+        self.tasks.spawn("stdio write", Arc::clone(&connection).write_loop(pipes.stdin, queue));
+        self.tasks.spawn("stdio read", Arc::clone(&connection).read_loop(pipes.stdout));
+        let dead = connection.dead.clone();
+        self.tasks.spawn("stdio stderr", async move {
+            let _end = stderr_end.drop_guard();
+            output.drain(pipes.stderr, dead).await;
+        });
+        Ok(connection)
+    }
+}
+
+impl Connector for StdioConnector {
+    fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
+        Box::pin(async move { self.start(want).await })
+    }
+
+    fn ended(&self) -> BoxFuture<()> {
+        let children = self.children.clone();
+        children.close();
+        Box::pin(async move { children.wait().await })
+    }
+}
+
+// === impl BaseEnv ===
+
+impl std::fmt::Debug for BaseEnv {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+// === impl StdioLink ===
+
+impl Link for StdioLink {
+    fn era(&self) -> Era {
+        self.era
+    }
+
+    fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
+        let era = self.era;
+        Box::pin(Arc::clone(&self.connection).request(outgoing, era))
+    }
+
+    fn watch(self: Arc<Self>) {
+        if self.era == Era::Legacy {
+            return;
+        }
+        let listen = Outgoing::Own {
+            method: "subscriptions/listen",
+            members: r#""notifications":{"toolsListChanged":true}"#.to_owned(),
+        };
+        let connection = Arc::clone(&self.connection);
+        // The task does not hold the link: the last owner's drop ends the child, and that ends the task.
+        self.tasks.spawn("stdio listen", async move {
+            drop(Arc::clone(&connection).request(listen, Era::Stateless).await);
+            tracing::debug!(server = %connection.settings.name, "a listen has ended");
+        });
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.connection.changes.subscribe()
+    }
+
+    fn closed(&self) -> &CancellationToken {
+        &self.connection.closed
+    }
+
+    fn close(&self) {
+        self.connection.stop();
+    }
+
+    fn ended(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async move { self.connection.dead.cancelled().await })
+    }
+
+    fn last_words(&self) -> Option<String> {
+        self.connection.last_words()
+    }
+}
+
+impl Drop for StdioLink {
+    fn drop(&mut self) {
+        self.connection.stop();
+    }
+}
+
+// === impl Unfinished ===
+
+impl Unfinished {
+    /// Takes over the next child; the one before is ended.
+    fn set(&mut self, connection: Arc<Connection>) {
+        if let Some(before) = self.0.replace(connection) {
+            before.stop();
+        }
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.0 {
+            connection.stop();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

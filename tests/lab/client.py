@@ -1,0 +1,109 @@
+"""A real client for the lab: the Python SDK. Lists tools, makes the given calls, prints one JSON object.
+
+    python client.py TARGET MODE [--header 'Name: value']... [CALLS]
+
+TARGET: a URL, or a JSON array ["command", "argument", ...] that is started and spoken to over stdio. MODE: legacy |
+auto | 2026-07-28. CALLS: a JSON array of {"name", "arguments"}, given as text, as a file, or "-" for stdin. Printed:
+{"client", "era", "version", "tools": [names], "results": [one per call]}. A call that the server answers
+with a JSON-RPC error is a result, {"name", "error": {"code", "message"}}. Exit 1: no connection, no list, or a call
+without an answer. Exit 2: wrong use.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+DEADLINE_SECS = 60
+
+
+def header(text):
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise argparse.ArgumentTypeError(f"wants 'Name: value', got {text!r}")
+    return name.strip(), value.strip()
+
+
+def calls(text):
+    if not text.lstrip().startswith("["):
+        text = sys.stdin.read() if text == "-" else Path(text).read_text(encoding="utf-8")
+    given = json.loads(text)
+    if not all(isinstance(call, dict) and isinstance(call.get("name"), str) for call in given):
+        raise argparse.ArgumentTypeError('must be a JSON array of {"name", "arguments"}')
+    return given
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("target")
+    parser.add_argument("mode", choices=["legacy", "auto", "2026-07-28"])
+    parser.add_argument("--header", type=header, action="append", default=[])
+    parser.add_argument("calls", nargs="?", type=calls, default=[])
+    return parser.parse_intermixed_args()
+
+
+async def list_all(client):
+    names, cursor = [], None
+    while True:
+        page = await client.list_tools(cursor=cursor)
+        names.extend(tool.name for tool in page.tools)
+        cursor = page.next_cursor
+        if cursor is None:
+            return names
+
+
+async def call_one(client, call):
+    name = call["name"]
+    try:
+        result = await client.call_tool(name, call.get("arguments", {}))
+    except MCPError as error:
+        return {"name": name, "error": {"code": error.code, "message": error.message}}
+    dumped = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {
+        "name": name,
+        "isError": dumped.get("isError", False),
+        "content": dumped.get("content"),
+        "structuredContent": dumped.get("structuredContent"),
+    }
+
+
+async def converse(target, args):
+    async with Client(target, mode=args.mode) as client:
+        return {
+            "client": "python",
+            "era": "legacy" if client.protocol_version < "2026" else "modern",
+            "version": client.protocol_version,
+            "tools": await list_all(client),
+            "results": [await call_one(client, call) for call in args.calls],
+        }
+
+
+async def main(args):
+    if args.target.startswith("["):
+        command, *arguments = json.loads(args.target)
+        return await converse(StdioServerParameters(command=command, args=arguments, env=dict(os.environ)), args)
+    async with create_mcp_http_client(headers=dict(args.header)) as http:
+        return await converse(streamable_http_client(args.target, http_client=http), args)
+
+
+def causes(error):
+    """The messages of an exception group's leaves, or of one exception."""
+    if isinstance(error, BaseExceptionGroup):
+        return [text for inner in error.exceptions for text in causes(inner)]
+    return [f"{type(error).__name__}: {error}"]
+
+
+if __name__ == "__main__":
+    arguments = parse_arguments()
+    try:
+        report = asyncio.run(asyncio.wait_for(main(arguments), DEADLINE_SECS))
+    except Exception as error:  # every failure ends in one line, not a trace
+        print(f"client.py: {'; '.join(causes(error))}", file=sys.stderr)
+        sys.exit(1)
+    print(json.dumps(report))
