@@ -118,3 +118,7 @@ fn add_page(listing: &mut Listing, result: &Bytes) -> Result<Option<String>, Str
     };
     Ok(get("nextCursor")?.filter(|cursor| cursor.get().starts_with('"')).map(|cursor| cursor.get().to_owned()))
 }
+
+#[cfg(test)]
+#[path = "list_tests.rs"]
+mod tests;

@@ -12,6 +12,8 @@ mod eras;
 #[cfg(test)]
 mod ids;
 #[cfg(test)]
+mod lists;
+#[cfg(test)]
 mod start_stop;
 #[cfg(test)]
 mod support;

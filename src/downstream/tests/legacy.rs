@@ -123,7 +123,7 @@ async fn methods_of_a_session() {
     assert_eq!((format!("{owner:?}").as_str(), headers), ("Session(1)", None));
 }
 
-/// [FC-CON-01, FC-IDS-01]: a slow call holds up nothing, and is cancelled by its exact id.
+/// [FC-CON-01, FC-IDS-01, FC-IDS-03, FC-IDS-05]: a slow call holds up nothing, and is cancelled by its exact id.
 #[tokio::test]
 async fn cancel_is_exact_and_a_duplicate_is_refused() {
     let mut house = House::open();
