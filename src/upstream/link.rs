@@ -27,6 +27,11 @@ pub(super) trait Connector: Send + Sync + fmt::Debug {
     /// # Cancel safety
     /// Dropping the future ends what it started, a child process included.
     fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>>;
+
+    /// Waits until nothing lives on of what was opened and closed, or was given up in its handshake.
+    fn ended(&self) -> BoxFuture<()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// Which era a connection is wanted in.

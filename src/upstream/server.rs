@@ -469,6 +469,7 @@ impl Server {
             link.close();
         }
         futures_util::future::join_all(links.into_iter().map(Link::ended)).await;
+        self.connector.ended().await;
     }
 }
 

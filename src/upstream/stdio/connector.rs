@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
 use crate::exchange::Reply;
@@ -33,6 +34,8 @@ pub(in crate::upstream) struct StdioConnector {
     clock: Clock,
     base_env: BaseEnv,
     end_grace: Duration,
+    /// Every child that is not dead yet.
+    children: TaskTracker,
 }
 
 /// The gateway's environment, as `config` has read it. Its `Debug` shows no value.
@@ -55,13 +58,13 @@ struct Unfinished(Option<Arc<Connection>>);
 impl StdioConnector {
     /// Makes a connector for a server with a command. `base_env` is the gateway's own environment, as `config` has read
     /// it.
-    pub(in crate::upstream) const fn new(
+    pub(in crate::upstream) fn new(
         settings: Arc<ServerSettings>,
         tasks: Tasks,
         clock: Clock,
         base_env: BaseEnv,
     ) -> Self {
-        Self { settings, tasks, clock, base_env, end_grace: END_GRACE }
+        Self { settings, tasks, clock, base_env, end_grace: END_GRACE, children: TaskTracker::new() }
     }
 
     async fn start(&self, want: Want) -> Result<Started, StartError> {
@@ -104,7 +107,7 @@ impl StdioConnector {
         let read = [connection.read_end.clone(), stderr_end.clone()];
         let supervisor = Supervisor::new(running, Arc::clone(&connection), self.end_grace, read);
         unfinished.set(Arc::clone(&connection));
-        self.tasks.spawn("stdio child", supervisor.run());
+        self.tasks.spawn("stdio child", self.children.track_future(supervisor.run()));
         self.tasks.spawn("stdio write", Arc::clone(&connection).write_loop(pipes.stdin, queue));
         self.tasks.spawn("stdio read", Arc::clone(&connection).read_loop(pipes.stdout));
         let dead = connection.dead.clone();
@@ -119,6 +122,12 @@ impl StdioConnector {
 impl Connector for StdioConnector {
     fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
         Box::pin(async move { self.start(want).await })
+    }
+
+    fn ended(&self) -> BoxFuture<()> {
+        let children = self.children.clone();
+        children.close();
+        Box::pin(async move { children.wait().await })
     }
 }
 
