@@ -42,10 +42,12 @@ impl TestApp {
     }
 
     /// The tables of servers, and their names as a list.
+    ///
+    /// A busy machine may take its time to start them.
     pub(crate) fn servers(servers: &[(&str, String)]) -> (String, String) {
         let tables = servers.iter().map(|(name, lines)| format!("[[mcp.servers]]\nname = \"{name}\"\n{lines}\n"));
         let names: Vec<String> = servers.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-        (tables.collect(), names.join(", "))
+        (format!("[mcp]\nfirst_list_wait_secs = 60\n{}", tables.collect::<String>()), names.join(", "))
     }
 
     /// The line that gives a principal the key of its own name.
