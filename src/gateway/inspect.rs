@@ -2,6 +2,8 @@
 //!
 //! Not for: eras; the door lowers the answer.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
@@ -48,18 +50,17 @@ impl Inspection {
     }
 
     /// Looks at the outcome, now or at the end of the events.
-    pub(super) fn inspect(self, gateway: &Gateway, reply: Reply) -> Reply {
+    pub(super) fn inspect(self, gateway: &Arc<Gateway>, reply: Reply) -> Reply {
         match reply.into_parts() {
             (ReplyBody::Done(outcome), _guards) => Reply::once(self.outcome(gateway, *outcome)),
             (ReplyBody::Events(events), guards) => {
-                // A streamed answer that asks for input would need the gateway at its end; such servers answer at once.
-                let name = self.binding.server;
+                let (gateway, mut inspection) = (Arc::clone(gateway), Some(self));
                 let events = events.map(move |event| match event {
-                    Event::Done(Ok(Answer::Upstream { response, .. })) if asks_for_input(&response) => {
-                        let words = format!("server '{name}' asks for input after progress, which is not carried yet");
-                        Event::Done(Err(Reject::upstream(RejectKind::Upstream, words, "")))
-                    }
-                    other @ (Event::Done(_) | Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => other,
+                    Event::Done(outcome) => Event::Done(match inspection.take() {
+                        Some(inspection) => inspection.outcome(&gateway, outcome),
+                        None => outcome,
+                    }),
+                    other @ (Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => other,
                 });
                 Reply::events(Box::pin(events)).with_guard(guards)
             }

@@ -68,7 +68,7 @@ impl Gateway {
     }
 
     /// One tool call: resolve → authorize → dispatch → inspect.
-    async fn call_tool(&self, caller: Identified, exchange: Exchange) -> Result<Reply, Reject> {
+    async fn call_tool(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> Result<Reply, Reject> {
         let resolved = resolve::resolve(self, caller, exchange).await?;
         let inspection = inspect::Inspection::of(&resolved);
         let permitted = authorize::authorize(self, resolved)?;

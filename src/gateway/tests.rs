@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
@@ -13,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Auth, Gateway, GatewaySettings, PrincipalSettings};
 use crate::clock::Clock;
 use crate::exchange::{
-    Answer, Call, Caller as _, ClientFacts, Endpoint, Exchange, Handler as _, Outcome, Owner, OwnerKey, ReplyBody,
-    Told, ToolCall,
+    Answer, Call, Caller as _, ClientFacts, Endpoint, Event, Exchange, Handler as _, Outcome, Owner, OwnerKey,
+    ReplyBody, Told, ToolCall,
 };
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::{ApiKeyHash, Credential, KeyRing};
@@ -228,4 +229,39 @@ async fn credentials_fail_closed() {
     let local = open.identify(&Credential::None).unwrap();
     assert_eq!(local.principal().as_str(), "local");
     assert!(!local.serves(&Endpoint::Server(UpstreamName::new("one").unwrap())));
+}
+
+/// [LIM-4, FC-IDS-06]: a call that is not answered in time is cancelled at its server; progress extends its time up to the
+/// maximum.
+#[tokio::test(start_paused = true)]
+async fn a_call_has_an_end() {
+    let tasks = Tasks::new();
+    let name = UpstreamName::new("one").unwrap();
+    let tools = ["hang", "hang_progress"].map(|tool| format!(r#"{{"name":"{tool}"}}"#)).to_vec();
+    let (targets, calls) = fake::targets(&[(name.clone(), tools)], &tasks);
+    let settings = settings(&[name], &[(vec![0], None, Vec::new(), false)]);
+    let gateway = Gateway::new(settings, targets, &tasks, Clock::manual()).unwrap();
+    let [client, _] = clients();
+    let cancelled = || calls.lock().unwrap().drain(..).filter(|(what, _)| what == "cancelled").count();
+    let refusal =
+        outcome(&gateway, "key0", exchange(Endpoint::All, &client, tool_call("one__hang"))).await.unwrap_err();
+    assert_eq!(refusal.kind, crate::exchange::RejectKind::UpstreamTimeout);
+    assert!(refusal.public.contains("'one'") && refusal.public.contains("tool_timeout_secs"), "{}", refusal.public);
+    assert_eq!(cancelled(), 1);
+    let asked = exchange(Endpoint::All, &client, tool_call("one__hang"));
+    asked.cancel.cancel();
+    // One that was cancelled before it was sent reaches nobody.
+    assert!(outcome(&gateway, "key0", asked).await.is_err());
+    assert_eq!(cancelled(), 0);
+    let caller = gateway.identify(&Credential::ApiKey(Secret::new("key0".to_owned()))).unwrap();
+    let reply = gateway.call(caller, exchange(Endpoint::All, &client, tool_call("one__hang_progress"))).await;
+    let (ReplyBody::Events(mut events), _guards) = reply.into_parts() else { panic!("no events") };
+    let mut progress = 0;
+    while let Some(Event::Progress(_)) = events.next().await {
+        progress += 1;
+    }
+    assert!((598..=600).contains(&progress), "{progress} seconds of progress");
+    assert!(events.next().await.is_none());
+    drop(events);
+    assert_eq!(cancelled(), 1);
 }

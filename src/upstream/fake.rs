@@ -1,12 +1,14 @@
 //! Servers that exist in memory, for tests of the hall: each has a list and writes down what it was called for.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::stream;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::exchange::{Answer, Reply};
+use crate::exchange::{Answer, Event, Reply};
 use crate::id::UpstreamName;
 use crate::runtime::{Ready, Tasks};
 use crate::wire::jsonrpc::{RequestId, Response};
@@ -59,6 +61,26 @@ pub(crate) fn targets(servers: &[(UpstreamName, Vec<String>)], tasks: &Tasks) ->
     (set, calls)
 }
 
+/// Writes down that a call was cancelled: its future, or its events, were dropped.
+struct Hung(Calls);
+
+impl Drop for Hung {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().push(("cancelled".to_owned(), String::new()));
+    }
+}
+
+/// Never answers; with `hang_progress`, tells of progress once a second.
+async fn hang(tool: String, hung: Hung) -> Reply {
+    if tool == "hang" {
+        std::future::pending::<()>().await;
+    }
+    Reply::events(Box::pin(stream::unfold(hung, |hung| async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Some((Event::Progress(Bytes::from_static(b"{}")), hung))
+    })))
+}
+
 impl Connector for Fake {
     fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
         Box::pin(async move {
@@ -79,6 +101,9 @@ impl Link for Fake {
         let result = match &outgoing {
             Outgoing::Call(call) => {
                 let called = (self.name.as_str().to_owned(), call.original.to_string());
+                if call.original.starts_with("hang") {
+                    return Box::pin(hang(call.original.to_string(), Hung(Arc::clone(&self.calls))));
+                }
                 self.calls.lock().unwrap().push(called);
                 r#"{"content":[]}"#.to_owned()
             }
