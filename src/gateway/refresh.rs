@@ -15,6 +15,9 @@ impl Gateway {
             for warning in next.warnings().iter().filter(|warning| !old.warnings().contains(warning)) {
                 tracing::warn!(%warning, "a tool is left out");
             }
+            for pattern in next.unmatched().iter().filter(|pattern| !old.unmatched().contains(pattern)) {
+                tracing::warn!(pattern, "a policy has a pattern without effect");
+            }
             let seen = next.news();
             self.snapshot.store(Arc::new(next));
             self.published.send_replace(seen);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::catalog::{Catalog, Entry, HeaderRule, Scope, ServerTools, View, Warning};
 use crate::exchange::ReasonCode;
 use crate::id::{PrincipalId, UpstreamName};
-use crate::policy::{Action, Decision, Profile, Subject};
+use crate::policy::{Action, Decision, Pattern, Profile, Subject};
 use crate::upstream::TargetSet;
 
 use super::GatewaySettings;
@@ -19,6 +19,7 @@ pub struct Snapshot {
     principals: HashMap<PrincipalId, Arc<Audience>>,
     nobody: Arc<Audience>,
     catalog: Catalog,
+    unmatched: Vec<String>,
 }
 
 /// Principals that may see the same share one audience and its view (design §12a).
@@ -59,7 +60,8 @@ impl Snapshot {
             })
             .collect();
         let nobody = Arc::new(Audience::build(&Catalog::default(), BTreeSet::new(), None));
-        Self { generation, news, principals, nobody, catalog }
+        let unmatched = unmatched(settings, targets, &catalog);
+        Self { generation, news, principals, nobody, catalog, unmatched }
     }
 
     /// Returns the snapshot's number.
@@ -80,6 +82,12 @@ impl Snapshot {
         &self.catalog.warnings
     }
 
+    /// Returns the policies' patterns that match no known tool [CFG-2]; empty until every server has listed.
+    #[must_use]
+    pub fn unmatched(&self) -> &[String] {
+        &self.unmatched
+    }
+
     /// Says why a name is not visible to a subject, for the log alone: the client cannot tell these apart [POL-11].
     pub(super) fn why_hidden(&self, subject: &Subject<'_>, scope: Scope<'_>, name: &str) -> ReasonCode {
         let named = |entry: &&Arc<Entry>| match scope {
@@ -97,6 +105,27 @@ impl Snapshot {
     pub(super) fn audience(&self, principal: &PrincipalId) -> Arc<Audience> {
         Arc::clone(self.principals.get(principal).unwrap_or(&self.nobody))
     }
+}
+
+/// A pattern that matches nothing is most likely a typing mistake; one that subtracts then protects nothing.
+fn unmatched(settings: &GatewaySettings, targets: &TargetSet, catalog: &Catalog) -> Vec<String> {
+    if targets.iter().any(|server| server.status().tools.is_none()) {
+        return Vec::new();
+    }
+    let known = |pattern: &Pattern| {
+        catalog.entries.iter().any(|entry| pattern.matches(&entry.shown) || pattern.matches(&entry.full))
+    };
+    let mut words = Vec::new();
+    for principal in &settings.principals {
+        let Some(profile) = &principal.profile else { continue };
+        for pattern in profile.allowed_tools.iter().flatten().filter(|pattern| !known(pattern)) {
+            words.push(format!("allowed_tools of principal '{}': '{pattern}' matches no known tool", principal.id));
+        }
+        for pattern in profile.excluded_tools.iter().filter(|pattern| !known(pattern)) {
+            words.push(format!("excluded_tools of principal '{}': '{pattern}' matches no known tool", principal.id));
+        }
+    }
+    words
 }
 
 impl Audience {

@@ -265,3 +265,18 @@ async fn a_call_has_an_end() {
     drop(events);
     assert_eq!(cancelled(), 1);
 }
+
+/// [CFG-2]: a pattern that matches no known tool is named.
+#[tokio::test]
+async fn patterns_without_effect_are_named() {
+    let tasks = Tasks::new();
+    let name = UpstreamName::new("one").unwrap();
+    let (targets, _) = fake::targets(&[(name.clone(), vec![r#"{"name":"a"}"#.to_owned()])], &tasks);
+    let excluded = vec!["one__a".to_owned(), "one__b*".to_owned()];
+    let settings = settings(&[name], &[(vec![0], Some(vec!["one__c".to_owned()]), excluded, false)]);
+    let gateway = Gateway::new(settings, Arc::clone(&targets), &tasks, Clock::manual()).unwrap();
+    targets.news().wait_for(|_| targets.iter().all(|server| server.status().tools.is_some())).await.unwrap();
+    gateway.caught_up(*targets.news().borrow()).await;
+    let said = gateway.snapshot().unmatched().join("; ");
+    assert!(said.contains("'one__b*'") && said.contains("'one__c'") && !said.contains("'one__a'"), "{said}");
+}
