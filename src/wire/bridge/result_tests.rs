@@ -114,3 +114,18 @@ fn codes_are_those_the_client_knows() {
     assert_eq!(code(-32000, Era::Stateless, false), Ok(-32000));
     assert_eq!(code(42, Era::Legacy, false), Ok(42));
 }
+
+/// [FC-NAM-07]: an `outputSchema` is not ours to enforce: text alone, content that does not match, an error without any.
+#[test]
+fn results_are_not_judged_by_a_schema() {
+    for result in [
+        r#"{"content":[{"type":"text","text":"only text"}]}"#,
+        r#"{"content":[],"structuredContent":{"not":"what the schema says"}}"#,
+        r#"{"content":[],"isError":true}"#,
+    ] {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{result}}}"#);
+        assert_eq!(lift(&text, Era::Legacy, Era::Legacy).unwrap(), text.replace("\"id\":7", "\"id\":\"c\""));
+        let lifted = lift(&text, Era::Legacy, Era::Stateless).unwrap();
+        assert!(lifted.contains(result.strip_prefix('{').unwrap()), "{lifted}");
+    }
+}
