@@ -1,9 +1,11 @@
 //! Settings to a bound application: everything that can fail does so before the first accept.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admin::Admin;
 use crate::clock::Clock;
@@ -28,6 +30,9 @@ pub enum AppError {
     /// The machine gives no randomness.
     #[error(transparent)]
     Seal(#[from] SealError),
+    /// Signals cannot be listened to.
+    #[error("cannot listen to signals: {0}")]
+    Signal(std::io::Error),
     /// A server's settings cannot be used.
     #[error(transparent)]
     Server(#[from] SetError),
@@ -46,7 +51,9 @@ pub struct Bound {
     pub(super) listeners: Vec<Listener>,
     pub(super) admin_listeners: Vec<Listener>,
     pub(super) targets: Arc<TargetSet>,
-    pub(super) granted: BTreeSet<UpstreamName>,
+    /// How many principals are granted each server.
+    pub(super) granted: BTreeMap<UpstreamName, usize>,
+    pub(super) signals: (Signal, Signal),
     pub(super) tasks: Tasks,
     pub(super) drain: Drain,
     pub(super) ready: Ready,
@@ -62,13 +69,30 @@ impl App {
         let slots = Slots::new(settings.downstream.connections_max);
         let listeners = bind(&settings.downstream.addresses, &slots)?;
         let admin_listeners = bind(&settings.admin, &Slots::new(ADMIN_CONNECTIONS))?;
-        let granted = settings.gateway.principals.iter().flat_map(|one| one.granted.iter().cloned()).collect();
+        let mut granted = BTreeMap::new();
+        for server in settings.gateway.principals.iter().flat_map(|one| one.granted.iter()) {
+            *granted.entry(server.clone()).or_default() += 1;
+        }
+        let listen = |kind| signal(kind).map_err(AppError::Signal);
+        let signals = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
         let targets = Arc::new(TargetSet::new(&settings.gateway.servers, &tasks, &clock, base_env)?);
         let gateway = Gateway::new(settings.gateway, Arc::clone(&targets), &tasks, clock.clone())?;
         let downstream =
             Downstream::new(settings.downstream, Arc::clone(&gateway), tasks.clone(), drain.clone(), clock);
         let admin = Admin::new(ready.clone(), drain.clone(), tasks.clone());
-        Ok(Bound { gateway, downstream, admin, listeners, admin_listeners, targets, granted, tasks, drain, ready })
+        Ok(Bound {
+            gateway,
+            downstream,
+            admin,
+            listeners,
+            admin_listeners,
+            targets,
+            granted,
+            signals,
+            tasks,
+            drain,
+            ready,
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::Signal;
 
 use crate::gateway::Gateway;
 use crate::runtime::Tasks;
@@ -46,7 +46,7 @@ impl Bound {
 
     /// Starts servers and listeners.
     pub fn start(&mut self) {
-        self.targets.start(|name| self.granted.contains(name), &self.ready);
+        self.targets.start(|name| self.granted.get(name).copied().unwrap_or(0), &self.ready);
         for listener in self.listeners.drain(..) {
             let downstream = self.downstream.clone();
             self.tasks.spawn("accept clients", async move { downstream.serve(listener).await });
@@ -58,7 +58,7 @@ impl Bound {
 
     /// Waits a while for the servers and describes them, a line each.
     pub async fn describe(&self) -> Vec<String> {
-        let granted = || self.targets.iter().filter(|server| self.granted.contains(server.name()));
+        let granted = || self.targets.iter().filter(|server| self.granted.contains_key(server.name()));
         let settled = futures_util::future::join_all(granted().map(|server| server.settled()));
         // What is not settled then is shown as starting.
         let _in_time = tokio::time::timeout(BLOCK_WAIT, settled).await.is_ok();
@@ -79,22 +79,18 @@ impl Bound {
     /// Runs until SIGTERM or SIGINT, then stops in order. A second signal cuts the grace short.
     ///
     /// Returns `false` if the end of the grace cut something off.
-    ///
-    /// # Errors
-    /// Signals cannot be listened to.
-    pub async fn wait(self) -> std::io::Result<bool> {
-        let mut signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        either(&mut signals).await;
+    pub async fn wait(mut self) -> bool {
+        either(&mut self.signals).await;
         tracing::info!("stopping: running calls may finish");
-        Ok(self.stop(either(&mut signals)).await)
+        self.stop(None).await
     }
 
-    /// Stops in order; `hurry` cuts the grace short.
-    pub async fn stop(self, hurry: impl Future<Output = ()>) -> bool {
+    /// Stops in order within `grace`, or the default one; a signal cuts it short.
+    pub async fn stop(mut self, grace: Option<Duration>) -> bool {
         self.drain.start();
         let finished = tokio::select! {
-            finished = self.drain.finished(DRAIN_GRACE) => finished,
-            () = hurry => false,
+            finished = self.drain.finished(grace.unwrap_or(DRAIN_GRACE)) => finished,
+            () = either(&mut self.signals) => false,
         };
         // Not before: the end of a session cancels its calls.
         self.downstream.close_sessions();

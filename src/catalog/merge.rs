@@ -1,6 +1,6 @@
 //! Lists of many servers → one catalog, in a fixed order [CTX-6, NAM-2, NAM-8].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ pub struct Catalog {
 }
 
 /// A tool that was left out, or shown otherwise than its server listed it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Warning {
     /// Its server.
     pub server: UpstreamName,
@@ -83,20 +83,19 @@ impl Catalog {
 
     fn add(&mut self, list: &ServerTools, budget: usize) {
         let mut firsts: HashMap<&str, &ToolDefinition> = HashMap::new();
-        let mut differing: Vec<&str> = Vec::new();
+        let mut differing: HashSet<&str> = HashSet::new();
         for tool in list.tools.iter() {
             match firsts.get(&*tool.name) {
                 None => drop(firsts.insert(&tool.name, tool)),
                 Some(first) if equal(first, tool) => {}
-                Some(_) if differing.contains(&&*tool.name) => {}
-                Some(_) => differing.push(&tool.name),
+                Some(_) => drop(differing.insert(&tool.name)),
             }
         }
         for name in &differing {
             self.warn(&list.server, name, "listed more than once with different definitions: hidden [NAM-8]");
         }
         for tool in list.tools.iter() {
-            if differing.contains(&&*tool.name) || firsts.remove(&*tool.name).is_none() {
+            if differing.contains(&*tool.name) || firsts.remove(&*tool.name).is_none() {
                 continue;
             }
             let header_params = match (&tool.header_params, list.headers) {

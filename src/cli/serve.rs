@@ -64,9 +64,8 @@ async fn gateway(loaded: Loaded, next: &str) -> ExitCode {
     }
     say(next);
     match bound.wait().await {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => fail("stopped before everything had finished"),
-        Err(err) => fail(&format!("signals: {err}")),
+        true => ExitCode::SUCCESS,
+        false => fail("stopped before everything had finished"),
     }
 }
 

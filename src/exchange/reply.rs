@@ -11,7 +11,7 @@ use futures_core::Stream;
 use crate::wire::jsonrpc::Response;
 use crate::wire::mcp::Era;
 
-use super::Reject;
+use super::{Reject, Retry};
 
 /// An outcome: an answer, or a refusal.
 pub type Outcome = Result<Answer, Reject>;
@@ -105,6 +105,15 @@ impl Reply {
     pub fn with_guard(mut self, guard: impl Send + 'static) -> Self {
         self.guards.push(Box::new(guard));
         self
+    }
+
+    /// Says whether this is a refusal of something that no server has acted on.
+    #[must_use]
+    pub fn is_safe_to_retry(&self) -> bool {
+        match &self.body {
+            ReplyBody::Done(outcome) => outcome.as_ref().as_ref().is_err_and(|reject| reject.retry == Retry::Safe),
+            ReplyBody::Events(_) => false,
+        }
     }
 
     /// Takes the reply apart; the caller keeps the guards until the client has the last byte.

@@ -90,9 +90,10 @@ pub struct Listen {
     pub told: Told,
 }
 
-/// The fingerprint of the visible set that a client was told last [POL-10].
+/// The fingerprint of the visible set that a client has listed last, or could see when its session began [POL-10].
 ///
-/// A change is pending exactly if it differs from the present one: no bit is stored that could be wrong.
+/// A change is pending exactly if it differs from the present one: no bit is stored that could be wrong, and what was
+/// written to a stream that is dead already is told again on the next.
 #[derive(Clone, Debug, Default)]
 pub struct Told(Arc<AtomicU64>);
 
@@ -103,9 +104,15 @@ impl Told {
         Self(Arc::new(AtomicU64::new(fingerprint)))
     }
 
-    /// Takes note; says whether this differs from what the client knew.
-    pub fn update(&self, fingerprint: u64) -> bool {
-        self.0.swap(fingerprint, Ordering::AcqRel) != fingerprint
+    /// Takes note of what the client has listed.
+    pub fn update(&self, fingerprint: u64) {
+        self.0.store(fingerprint, Ordering::Release);
+    }
+
+    /// Returns what the client has listed.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
     }
 }
 

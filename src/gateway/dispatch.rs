@@ -99,11 +99,13 @@ impl Watched {
         let events = self.events.as_mut()?;
         let event = tokio::select! {
             biased;
-            reject = self.timer.expired(&self.limits) => Event::Done(Err(reject)),
+            () = self.limits.cancel.cancelled() => Event::Done(Err(self.timer.expired(&self.limits).await)),
+            // Before the timer: an answer that has arrived counts, however late it is asked for.
             event = events.next() => event.unwrap_or_else(|| {
                 let words = format!("server '{}' ended its answer too early", self.limits.server);
                 Event::Done(Err(Reject::upstream(RejectKind::Upstream, words, "")))
             }),
+            reject = self.timer.expired(&self.limits) => Event::Done(Err(reject)),
         };
         match event {
             Event::Done(_) => self.events = None,

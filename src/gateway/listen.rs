@@ -22,13 +22,16 @@ struct Listener {
     endpoint: Endpoint,
     wanted: Listen,
     published: watch::Receiver<u64>,
+    /// What this stream has said last.
+    said: u64,
     first: bool,
 }
 
 /// Opens a stream of changes. It ends when the client closes it, or the door does.
 pub(super) fn listen(gateway: Arc<Gateway>, caller: &Identified, endpoint: Endpoint, wanted: Listen) -> Reply {
     let published = gateway.published.subscribe();
-    let listener = Listener { caller: caller.clone(), endpoint, wanted, published, first: true, gateway };
+    let said = wanted.told.fingerprint();
+    let listener = Listener { said, caller: caller.clone(), endpoint, wanted, published, first: true, gateway };
     Reply::events(Box::pin(stream::unfold(listener, Listener::next)))
 }
 
@@ -42,7 +45,9 @@ impl Listener {
             self.first = false;
             self.published.mark_unchanged();
             self.caller = self.caller.renewed(&self.gateway);
-            if self.wanted.tools && self.wanted.told.update(self.caller.seen(&self.endpoint)) {
+            let now = self.caller.seen(&self.endpoint);
+            let said = std::mem::replace(&mut self.said, now);
+            if self.wanted.tools && now != said && now != self.wanted.told.fingerprint() {
                 return Some((Event::ToolsChanged, self));
             }
         }

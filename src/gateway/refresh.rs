@@ -1,5 +1,6 @@
 //! In the background: news of servers become a new snapshot, and a new snapshot is told to all who wait.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{Gateway, Snapshot};
@@ -12,7 +13,8 @@ impl Gateway {
         while news.changed().await.is_ok() {
             let old = self.snapshot.load();
             let next = Snapshot::build(&self.settings, &self.targets, old.generation() + 1);
-            for warning in next.warnings().iter().filter(|warning| !old.warnings().contains(warning)) {
+            let known: HashSet<_> = old.warnings().iter().collect();
+            for warning in next.warnings().iter().filter(|warning| !known.contains(warning)) {
                 tracing::warn!(%warning, "a tool is left out");
             }
             for pattern in next.unmatched().iter().filter(|pattern| !old.unmatched().contains(pattern)) {

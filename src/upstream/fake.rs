@@ -57,7 +57,7 @@ pub(crate) fn targets(servers: &[(UpstreamName, Vec<String>)], tasks: &Tasks) ->
         })
         .collect();
     let set = Arc::new(TargetSet::of(servers, tasks.clone(), news));
-    set.start(|_| true, &Ready::new());
+    set.start(|_| 1, &Ready::new());
     (set, calls)
 }
 

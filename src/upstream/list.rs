@@ -19,6 +19,7 @@ use super::link::{Link, Outgoing};
 const PAGES_MAX: usize = 100;
 const TOOLS_MAX: usize = 5_000;
 const BYTES_MAX: usize = 32 << 20;
+const WARNINGS_MAX: usize = 100;
 
 /// A server's list as far as it could be read.
 #[derive(Debug, Default)]
@@ -28,6 +29,14 @@ pub(super) struct Listing {
     pub(super) warnings: Vec<String>,
     /// How long the server calls its list fresh.
     pub(super) ttl: Option<Duration>,
+}
+
+impl Listing {
+    fn warn(&mut self, words: String) {
+        if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push(words);
+        }
+    }
 }
 
 /// Reads all pages. What lies beyond a bound is left out with a warning.
@@ -106,9 +115,13 @@ fn add_page(listing: &mut Listing, result: &Bytes) -> Result<Option<String>, Str
     let tools = get("tools")?.ok_or("a result without 'tools'")?;
     let tools: Vec<&RawValue> = serde_json::from_str(tools.get()).map_err(|err| format!("'tools': {err}"))?;
     for tool in tools {
+        if listing.tools.len() >= TOOLS_MAX {
+            listing.warn(format!("more than {TOOLS_MAX} tools: the rest is left out"));
+            return Ok(None);
+        }
         match ToolDefinition::read(result.slice_ref(tool.get().as_bytes())) {
             Ok(tool) => listing.tools.push(tool),
-            Err(err) => listing.warnings.push(format!("a tool is left out: {err}")),
+            Err(err) => listing.warn(format!("a tool is left out: {err}")),
         }
     }
     let ttl = get("ttlMs")?.and_then(|ttl| ttl.get().parse().ok()).filter(|ttl| *ttl > 0).map(Duration::from_millis);

@@ -29,7 +29,7 @@ const HIDE_AFTER: Duration = Duration::from_secs(10);
 /// A connection that has lived so long counts as good: the next pause is the shortest again.
 const STABLE: Duration = Duration::from_secs(10);
 /// Changes that come together are read once.
-const COALESCE: Duration = Duration::from_millis(50);
+const COALESCE: Duration = Duration::from_millis(250);
 /// A list with a time to live is read again after it, but not more often than this.
 const TTL_MIN: Duration = Duration::from_secs(5);
 
@@ -62,6 +62,8 @@ pub struct Server {
     status: watch::Sender<TargetStatus>,
     news: watch::Sender<u64>,
     hidden: AtomicBool,
+    /// One principal alone is granted it.
+    sole: AtomicBool,
     /// The whole set is being closed: nothing is started again.
     stopping: CancellationToken,
     eras: Mutex<Eras>,
@@ -77,6 +79,25 @@ pub struct Server {
 struct Eras {
     legacy: Option<bool>,
     stateless: Option<bool>,
+}
+
+/// A connection with its first list, and what has changed since that was asked for.
+struct First {
+    started: Started,
+    listing: Listing,
+    changes: watch::Receiver<u64>,
+}
+
+/// Forgets a slot that was made for a connection which never came to be, also when its caller has gone.
+struct Tidy<'a> {
+    server: &'a Server,
+    key: &'a SlotKey,
+}
+
+impl Drop for Tidy<'_> {
+    fn drop(&mut self) {
+        self.server.forget(self.key, None);
+    }
 }
 
 /// Whose connection, in which era.
@@ -108,12 +129,18 @@ impl Server {
             status,
             news,
             hidden: AtomicBool::new(false),
+            sole: AtomicBool::new(false),
             stopping: CancellationToken::new(),
             eras: Mutex::default(),
             catalog: Mutex::default(),
             unowned: Mutex::default(),
             slots: Mutex::default(),
         })
+    }
+
+    /// Says that one principal alone is granted the server: then the child its list is read from may be that one's own.
+    pub(super) fn set_sole(&self) {
+        self.sole.store(true, Ordering::Release);
     }
 
     /// Returns the server's settings.
@@ -161,10 +188,20 @@ impl Server {
     /// # Cancel safety
     /// Dropping the future or the reply cancels the call at the server.
     pub async fn send(self: Arc<Self>, permitted: Permitted<UpstreamCall>) -> Reply {
-        let call = permitted.into_inner();
-        match self.link_for(&call).await {
-            Ok(link) => link.request(Outgoing::Call(Box::new(call))).await,
-            Err(reject) => Reply::once(Err(reject)),
+        let outgoing = Outgoing::Call(Box::new(permitted.into_inner()));
+        let mut again = true;
+        loop {
+            let Outgoing::Call(call) = &outgoing else { return Reply::once(Err(self.down("not a call"))) };
+            let link = match self.link_for(call).await {
+                Ok(link) => link,
+                Err(reject) => return Reply::once(Err(reject)),
+            };
+            let reply = Arc::clone(&link).request(outgoing.clone()).await;
+            // A connection that was ending when it was chosen has not passed the call on: once more, on a new one.
+            if !(again && link.closed().is_cancelled() && reply.is_safe_to_retry()) {
+                return reply;
+            }
+            again = false;
         }
     }
 
@@ -183,17 +220,18 @@ impl Server {
             let started = {
                 let _permit = self.starts.acquire().await;
                 let open = Arc::clone(&self.connector).open(Want::Any);
-                match tokio::time::timeout(self.settings.start_timeout, open).await {
-                    Ok(Ok(started)) => self.first_list(started).await,
-                    Ok(Err(err)) => Err(err.to_string()),
-                    Err(_) => Err("did not finish its start in time (start_timeout_secs)".to_owned()),
-                }
+                tokio::time::timeout(self.settings.start_timeout, open).await
+            };
+            let started = match started {
+                Ok(Ok(started)) => self.first_list(started).await,
+                Ok(Err(err)) => Err(err.to_string()),
+                Err(_) => Err("did not finish its start in time (start_timeout_secs)".to_owned()),
             };
             match started {
-                Ok((started, listing)) => {
+                Ok(first) => {
                     // Ready from the first good list on, whatever happens later [OPS-4].
                     drop(latch.take());
-                    failures = self.live_long(started, listing).await.map_or(0, |()| failures.saturating_add(1));
+                    failures = self.live_long(first).await.map_or(0, |()| failures.saturating_add(1));
                     self.set_phase(if failures < 2 {
                         Phase::Starting
                     } else {
@@ -214,10 +252,14 @@ impl Server {
         }
     }
 
-    async fn first_list(&self, started: Started) -> Result<(Started, Listing), String> {
-        let listing = list::read(&started.link, started.tools, &self.settings).await;
-        match listing {
-            Ok(listing) => Ok((started, listing)),
+    /// Reads the first list. Changes are listened for before, so that none is lost while it is read.
+    async fn first_list(&self, started: Started) -> Result<First, String> {
+        let changes = started.link.changes();
+        if started.list_changed {
+            Arc::clone(&started.link).watch();
+        }
+        match self.read(&started).await {
+            Ok(listing) => Ok(First { started, listing, changes }),
             Err(cause) => {
                 started.link.close();
                 Err(format!("tools/list failed: {cause}"))
@@ -225,9 +267,15 @@ impl Server {
         }
     }
 
+    async fn read(&self, started: &Started) -> Result<Listing, String> {
+        let reading = list::read(&started.link, started.tools, &self.settings);
+        let limit = self.settings.tool_max;
+        tokio::time::timeout(limit, reading).await.unwrap_or_else(|_| Err("its pages take too long".to_owned()))
+    }
+
     /// Lives with one connection until it ends; `Some` if that was soon, which counts as a failure.
-    async fn live_long(self: &Arc<Self>, started: Started, listing: Listing) -> Option<()> {
-        let mut life = std::pin::pin!(self.live(started, listing));
+    async fn live_long(self: &Arc<Self>, first: First) -> Option<()> {
+        let mut life = std::pin::pin!(self.live(first));
         if tokio::time::timeout(STABLE, &mut life).await.is_ok() {
             return Some(());
         }
@@ -236,22 +284,19 @@ impl Server {
     }
 
     /// Lives with one connection until it ends.
-    async fn live(self: &Arc<Self>, started: Started, mut listing: Listing) {
-        let link = started.link;
+    async fn live(self: &Arc<Self>, first: First) {
+        let First { started, mut listing, mut changes } = first;
+        let link = Arc::clone(&started.link);
         self.found(link.era());
-        let mut changes = link.changes();
-        changes.mark_unchanged();
         self.offer(&link);
-        if started.list_changed {
-            Arc::clone(&link).watch();
-        }
         loop {
             let ttl = listing.ttl.map(|ttl| ttl.max(TTL_MIN)).filter(|_| !started.list_changed);
             self.publish(listing);
+            let mut again = None;
             listing = loop {
                 let expired = async {
-                    match ttl {
-                        Some(ttl) => tokio::time::sleep(ttl).await,
+                    match again.or(ttl) {
+                        Some(pause) => tokio::time::sleep(pause).await,
                         None => std::future::pending().await,
                     }
                 };
@@ -265,10 +310,11 @@ impl Server {
                     () = expired => {}
                 }
                 changes.mark_unchanged();
-                match list::read(&link, started.tools, &self.settings).await {
+                match self.read(&started).await {
                     Ok(listing) => break listing,
                     Err(cause) => tracing::warn!(server = %self.name(), cause, "its list could not be read again"),
                 }
+                again = Some(TTL_MIN);
             };
         }
     }
@@ -278,6 +324,14 @@ impl Server {
             tracing::warn!(server = %self.name(), warning, "its list is not as it should be");
         }
         self.hidden.store(false, Ordering::Release);
+        let same = |status: &TargetStatus| {
+            let raw = |tools: &[ToolDefinition]| tools.iter().map(|tool| tool.raw.clone()).collect::<Vec<_>>();
+            status.phase == Phase::Ready
+                && status.tools.as_deref().is_some_and(|tools| raw(tools) == raw(&listing.tools))
+        };
+        if same(&self.status.borrow()) {
+            return;
+        }
         self.status.send_modify(|status| {
             status.phase = Phase::Ready;
             status.tools = Some(Arc::from(listing.tools));
@@ -328,6 +382,10 @@ impl Server {
     fn offer(&self, link: &Arc<dyn Link>) {
         *self.catalog.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(link));
         if !self.is_http() {
+            // With more principals than one, the list must not depend on what one of them does to a child of its own.
+            if !self.sole.load(Ordering::Acquire) {
+                return;
+            }
             *self.unowned.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(link));
         } else if link.era() == Era::Stateless {
             let slot = Arc::new(tokio::sync::Mutex::new(Some(Arc::clone(link))));
@@ -336,6 +394,10 @@ impl Server {
     }
 
     async fn link_for(self: &Arc<Self>, call: &UpstreamCall) -> Result<Arc<dyn Link>, Reject> {
+        // A connection that lives serves its owner, whatever has happened to the one the list is read over.
+        if let Some(link) = self.open_already(call) {
+            return Ok(link);
+        }
         self.settled().await;
         if let Phase::Down(cause) = self.status().phase {
             return Err(self.down(&cause));
@@ -358,23 +420,37 @@ impl Server {
             Ok(link) => Ok(link),
             // A server that is known to live in the other era, and does not start in this one, does not speak it.
             Err(err @ (StartError::Era(..) | StartError::Failed(_)))
-                if matches!(err, StartError::Era(..)) || (speaks.is_none() && bridgeable == Some(true)) =>
+                if speaks.is_none() && (matches!(err, StartError::Era(..)) || bridgeable == Some(true)) =>
             {
                 tracing::info!(server = %self.name(), era = ?native, why = %err, "the server is bridged to from this era");
+                let link = self.link_in(other, call).await.map_err(|err| self.down(&err.to_string()))?;
                 self.lacks(native);
-                self.link_in(other, call).await.map_err(|err| self.down(&err.to_string()))
+                Ok(link)
             }
             Err(err) => Err(self.down(&err.to_string())),
         }
     }
 
+    fn open_already(&self, call: &UpstreamCall) -> Option<Arc<dyn Link>> {
+        let native = call.client.version.era();
+        let other = if native == Era::Legacy { Era::Stateless } else { Era::Legacy };
+        let eras = *self.eras.lock().unwrap_or_else(PoisonError::into_inner);
+        let speaks = if native == Era::Legacy { eras.legacy } else { eras.stateless };
+        let wanted = if speaks == Some(false) { other } else { native };
+        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = slots.get(&self.key(wanted, call))?;
+        let held = slot.try_lock().ok()?;
+        held.as_ref().filter(|link| !link.closed().is_cancelled()).cloned()
+    }
+
     async fn link_in(self: &Arc<Self>, era: Era, call: &UpstreamCall) -> Result<Arc<dyn Link>, StartError> {
         let key = self.key(era, call);
-        let opened = self.open_in(era, &key, call).await;
-        if opened.is_err() {
-            self.forget(&key, None);
+        let _tidy = Tidy { server: self, key: &key };
+        tokio::select! {
+            biased;
+            () = self.stopping.cancelled() => Err(StartError::Failed("is being stopped".to_owned())),
+            opened = self.open_in(era, &key, call) => opened,
         }
-        opened
     }
 
     async fn open_in(
@@ -456,19 +532,24 @@ impl Server {
     /// Ends every connection in order; the server is not started again.
     pub(super) async fn close(&self) {
         self.stopping.cancel();
-        let mut links: Vec<Arc<dyn Link>> =
+        let links: Vec<Arc<dyn Link>> =
             self.catalog.lock().unwrap_or_else(PoisonError::into_inner).take().into_iter().collect();
         let slots: Vec<Slot> = {
             let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
             slots.drain().map(|(_, slot)| slot).collect()
         };
-        for slot in slots {
-            links.extend(slot.lock().await.take());
-        }
         for link in &links {
             link.close();
         }
-        futures_util::future::join_all(links.into_iter().map(Link::ended)).await;
+        let owned = slots.into_iter().map(|slot| async move {
+            let link = slot.lock().await.take();
+            if let Some(link) = link {
+                link.close();
+                link.ended().await;
+            }
+        });
+        let lists = futures_util::future::join_all(links.into_iter().map(Link::ended));
+        futures_util::future::join(futures_util::future::join_all(owned), lists).await;
         self.connector.ended().await;
     }
 }

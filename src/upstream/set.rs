@@ -68,9 +68,12 @@ impl TargetSet {
         Self { servers, tasks, news }
     }
 
-    /// Starts the servers that `wanted` names; a required one holds readiness back until it has answered a list [OPS-4].
-    pub fn start(&self, wanted: impl Fn(&UpstreamName) -> bool, ready: &Ready) {
-        for server in self.servers.iter().filter(|server| wanted(server.name())) {
+    /// Starts the servers that somebody is granted, by how many principals; a required one holds readiness back until it has answered a list [OPS-4].
+    pub fn start(&self, grants: impl Fn(&UpstreamName) -> usize, ready: &Ready) {
+        for server in self.servers.iter().filter(|server| grants(server.name()) > 0) {
+            if grants(server.name()) == 1 {
+                server.set_sole();
+            }
             let latch = server.settings().required.then(|| ready.latch(server.name().as_str()));
             self.tasks.spawn("supervise a server", Arc::clone(server).supervise(latch));
         }

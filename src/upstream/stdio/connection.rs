@@ -317,6 +317,8 @@ impl Connection {
                 Ok(Frame::TooLong(ends)) => self.too_long(&ends),
                 Ok(Frame::Endless(ends)) => {
                     self.reason.get_or_init(|| "sent a line over 4 × max_response_bytes without an end".to_owned());
+                    // Before its caller hears of it: nobody else may choose a child that is about to be killed.
+                    self.closed.cancel();
                     self.too_long(&ends);
                     self.kill.cancel();
                     break;

@@ -59,7 +59,7 @@ impl TestApp {
     pub(crate) async fn stop(mut self) {
         let bound = self.bound.take().unwrap();
         let tasks = bound.tasks().clone();
-        bound.stop(std::future::pending()).await;
+        bound.stop(None).await;
         assert_eq!(tasks.panics(), 0, "a task panicked");
     }
 }
