@@ -76,11 +76,34 @@ fn each_era_sees_the_members_it_knows() {
     }
 }
 
+/// Any characters at all, control characters too, up to 300 of them.
+fn arbitrary_name() -> impl Strategy<Value = String> {
+    prop::collection::vec(any::<char>(), 0..=300).prop_map(|chars| chars.into_iter().collect())
+}
+
 proptest! {
+    /// [NAM-2]: what else exists changes no name, and each shown name leads back to its own tool.
+    #[test]
+    fn neighbours_change_no_name(
+        names in prop::collection::btree_set(arbitrary_name(), 1..20),
+        kept in prop::collection::vec(any::<bool>(), 20),
+    ) {
+        let tool = |name: &String| format!(r#"{{"name":{}}}"#, Value::from(name.as_str()));
+        let all: Vec<String> = names.iter().map(tool).collect();
+        let some: Vec<String> = names.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(name, _)| tool(name)).collect();
+        let whole = View::build(&catalog(&[("one", all)]), |_| true);
+        let part = View::build(&catalog(&[("zero", vec![tool(&"x".to_owned())]), ("one", some)]), |_| true);
+        for entry in part.iter().filter(|entry| entry.server.as_str() == "one") {
+            prop_assert!(entry.shown.len() <= 64);
+            let (_, found) = whole.resolve(Scope::All, &entry.shown).expect("the same name with more neighbours");
+            prop_assert_eq!(&found.original, &entry.original);
+        }
+    }
+
     /// Visible ⇔ callable, under any mask, and pages join to the whole list [POL-12, R82].
     #[test]
     fn what_is_listed_is_what_resolves(
-        names in prop::collection::vec("\\PC{0,80}", 0..20),
+        names in prop::collection::vec(arbitrary_name(), 0..20),
         hidden in prop::collection::vec(any::<bool>(), 20),
         masked in prop::collection::vec(any::<bool>(), 20),
         bytes_max in 1_usize..2_000,
