@@ -126,10 +126,6 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// The number of a published snapshot; it only grows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Generation(pub u64);
-
 macro_rules! as_text {
     ($($name:ident),*) => {$(
         impl fmt::Display for $name {

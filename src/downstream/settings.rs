@@ -39,8 +39,6 @@ pub struct DownstreamSettings {
     pub session_idle: Duration,
     /// The pause after which a silent stream gets a comment; a silent POST becomes a stream then.
     pub keep_alive: Duration,
-    /// The most events queued for one stream.
-    pub stream_events_max: usize,
     /// Whether every request writes a line; a refusal always does.
     pub access: AccessLog,
 }
@@ -59,7 +57,6 @@ impl Default for DownstreamSettings {
             sessions_per_principal_max: 1_000,
             session_idle: Duration::from_secs(1_800),
             keep_alive: Duration::from_secs(25),
-            stream_events_max: 256,
             access: AccessLog::Off,
         }
     }
