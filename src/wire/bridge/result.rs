@@ -46,11 +46,12 @@ pub fn server_info() -> Bytes {
     Bytes::from_static(concat!(r#"{"name":"portcullis","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#).as_bytes())
 }
 
-/// Rewrites a result for the client: its id, and what its era wants.
+/// Rewrites a result for the client: its id, and what its era wants. Returns the message in pieces; a large one is not
+/// copied.
 ///
 /// # Errors
 /// [`BridgeRefusal`] if this client cannot read the result.
-pub fn lift_result(response: &Response, from: Era, client: &ClientSide<'_>) -> Result<Bytes, BridgeRefusal> {
+pub fn lift_result(response: &Response, from: Era, client: &ClientSide<'_>) -> Result<Vec<Bytes>, BridgeRefusal> {
     let Payload::Result(at) = &response.payload else {
         return Err(BridgeRefusal::Malformed("an error where a result was expected".to_owned()));
     };
@@ -68,7 +69,7 @@ pub fn lift_result(response: &Response, from: Era, client: &ClientSide<'_>) -> R
         Era::Stateless => to_stateless(&mut edits, &result, client)?,
         Era::Legacy => to_legacy(&mut edits, &result)?,
     }
-    Ok(edits.apply())
+    Ok(edits.pieces())
 }
 
 /// A result or error inside its message.

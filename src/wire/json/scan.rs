@@ -222,9 +222,7 @@ impl<'a> Scanner<'a> {
     /// Eight bytes at a time; a string that goes on is left to vector instructions.
     fn plain(&mut self, rest: &[u8]) -> Result<usize, ScanError> {
         let mut at = 0;
-        while at < SHORT
-            && let Some(word) = rest.get(at..).and_then(<[u8]>::first_chunk::<8>)
-        {
+        for word in rest.as_chunks::<8>().0.iter().take(SHORT / 8) {
             let word = u64::from_le_bytes(*word);
             let stops = stops(word);
             // Only what stands before the stop has been read.
@@ -238,8 +236,7 @@ impl<'a> Scanner<'a> {
         let rest_of_it = rest.get(at..).unwrap_or_default();
         let end = at + memchr::memchr2(b'"', b'\\', rest_of_it).unwrap_or(rest_of_it.len());
         let block = rest.get(at..end).unwrap_or_default();
-        // Two folds that the compiler turns into vector instructions.
-        let (least, all) = block.iter().fold((u8::MAX, 0), |(least, all), &byte| (least.min(byte), all | byte));
+        let (least, all) = extremes(block);
         self.ascii &= all < 0x80;
         if least < b' ' {
             return self.stopped(rest, at + block.iter().position(|byte| *byte < b' ').unwrap_or(0));
@@ -303,6 +300,22 @@ impl<'a> Scanner<'a> {
             Err(self.expected("a value"))
         }
     }
+}
+
+/// Returns the least of all bytes, and the union of their bits. Written so that the compiler makes vector instructions of it.
+fn extremes(block: &[u8]) -> (u8, u8) {
+    let (wide, rest) = block.as_chunks::<64>();
+    let mut least = [u8::MAX; 64];
+    let mut union = [0; 64];
+    for chunk in wide {
+        for ((least, union), byte) in least.iter_mut().zip(&mut union).zip(chunk) {
+            *least = (*least).min(*byte);
+            *union |= byte;
+        }
+    }
+    let of_rest = rest.iter().fold((u8::MAX, 0), |(least, union), &byte| (least.min(byte), union | byte));
+    let of_wide = least.iter().zip(&union).fold(of_rest, |(low, all), (least, union)| (low.min(*least), all | union));
+    if wide.is_empty() { of_rest } else { of_wide }
 }
 
 /// Sets the highest bit of the first byte that is a quote, a backslash or a control character; bits after it mean nothing.
