@@ -1,3 +1,5 @@
+//! What ends where, what is refused, and what is never held.
+
 use std::future::poll_fn;
 
 use bytes::Bytes;

@@ -1,3 +1,5 @@
+//! What passes here is what serde_json takes.
+
 use proptest::prelude::{ProptestConfig, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 
 use super::{ScanError, Scanner};
