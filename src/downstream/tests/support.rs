@@ -104,6 +104,7 @@ impl Handler for Hall {
         match credential {
             Credential::ApiKey(key) if key.expose() == "nobody" => reject(RejectKind::NotMapped),
             Credential::ApiKey(key) => Ok(Guest(PrincipalId::new(key.expose()))),
+            Credential::Local(principal) => Ok(Guest(principal.clone())),
             Credential::Malformed | Credential::None => reject(RejectKind::Unauthenticated),
         }
     }
