@@ -3,10 +3,12 @@
 //! Not for: sockets or protocol.
 
 mod drain;
+mod process;
 mod ready;
 mod task;
 
 pub use drain::{Drain, DrainGuard};
+pub use process::{orphaned, take_stdout};
 pub use ready::{Ready, ReadyLatch};
 pub use task::Tasks;
 

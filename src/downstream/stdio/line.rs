@@ -125,20 +125,24 @@ impl<H: Handler> Talk<H> {
         let cancelled = entry.cancelled.clone();
         let Opened { running, asker, first } =
             self.door.open_stateless(visit, request, meta, Mirror::Nothing, cancelled.child_token())?;
-        let stop = cancelled.clone();
         let running = if first.is_some() {
-            let (over, drain) = (self.over.clone(), self.door.drain.clone());
-            running.stopped_by(async move {
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = over.cancelled() => {}
-                    () = drain.started() => {}
-                }
-            })
+            running.stopped_by(self.ended(cancelled.clone()))
         } else {
-            running.stopped_by(stop.cancelled_owned())
+            running.stopped_by(cancelled.clone().cancelled_owned())
         };
         Ok(Next::Call(Box::new(Call { running: running.holding(entry), asker, first, cancelled })))
+    }
+
+    /// Waits for what ends a stream of changes: its client's word, the end of the input, or a drain.
+    fn ended(&self, cancelled: CancellationToken) -> impl Future<Output = ()> + Send + use<H> {
+        let (over, drain) = (self.over.clone(), self.door.drain.clone());
+        async move {
+            tokio::select! {
+                () = cancelled.cancelled() => {}
+                () = over.cancelled() => {}
+                () = drain.started() => {}
+            }
+        }
     }
 
     /// Opens the session; one that is open ends, for its client has begun anew.
@@ -173,8 +177,10 @@ impl<H: Handler> Talk<H> {
         if let Some(open) = &mut self.session {
             note(&open.session, notification);
             if notification.method == "notifications/initialized" && open.awake.is_some() {
-                let (running, asker) = (self.door.hear_changes(visit, &open.session), visit.legacy_asker(None));
                 open.awake = None;
+                let ended = open.session.ended.clone();
+                let running = self.door.hear_changes(visit, &open.session).stopped_by(self.ended(ended));
+                let asker = visit.legacy_asker(None);
                 self.start(Call { running, asker, first: None, cancelled: CancellationToken::new() });
             }
         }
