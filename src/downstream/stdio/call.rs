@@ -153,3 +153,21 @@ pub(super) fn log_access(access: AccessLog, principal: &PrincipalId, method: &st
         tracing::info!(principal = principal.as_str(), method, status = rendered.status.as_u16(), "request");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{IN_FLIGHT_MAX, InFlight};
+    use crate::wire::jsonrpc::{RequestId, code};
+
+    /// Over the bound a request is refused; a place comes back with its request.
+    #[test]
+    fn requests_in_flight_are_bounded() {
+        let table = InFlight::default();
+        let enter = |number: usize| table.enter(&RequestId::number(number as u64));
+        let entries: Vec<_> = (0..IN_FLIGHT_MAX).map(|number| enter(number).unwrap()).collect();
+        assert_eq!(enter(0).unwrap_err().code, code::INVALID_REQUEST);
+        assert_eq!(enter(IN_FLIGHT_MAX).unwrap_err().code, code::TOO_MANY_SESSIONS);
+        drop(entries);
+        assert!(enter(0).is_ok());
+    }
+}
