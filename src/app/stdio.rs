@@ -30,10 +30,12 @@ const LOCAL: &str = "local";
 /// How long calls may go on after the client has closed its output (product §9). Clients are less patient: their signal
 /// cuts it short.
 const INPUT_GRACE: Duration = Duration::from_secs(20);
-/// How long each step of a child's end may take. Clients wait 2 s for ours, so what takes longer would be orphaned.
-const CHILD_GRACE: Duration = Duration::from_millis(700);
-/// How long servers have to end in order.
-const CLOSE_GRACE: Duration = Duration::from_secs(2);
+/// How long each step of a child's end may take.
+const CHILD_GRACE: Duration = Duration::from_millis(600);
+/// How long servers have to end in order. Clients wait 2 s after they have closed our input, then send a signal.
+const CLOSE_GRACE: Duration = Duration::from_millis(1900);
+/// The same after a signal. Some clients wait 1 s, then they kill us, and what still ran would be orphaned.
+const HURRIED_GRACE: Duration = Duration::from_millis(900);
 
 /// Whom the client is, and what it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,18 +178,15 @@ impl Piped {
         };
         let terms = Terms { cut: CancellationToken::new(), grace: INPUT_GRACE };
         let mut conversation = pin!(self.downstream.converse(client, input, output, terms.clone()));
-        let parted = tokio::select! {
+        let (parted, signalled) = tokio::select! {
             biased;
-            parted = conversation.as_mut() => parted,
-            () = any(&mut self.signals) => cut(&terms, "a signal came", conversation).await,
-            () = orphaned() => cut(&terms, "the client is gone", conversation).await,
+            parted = conversation.as_mut() => (parted, false),
+            () = any(&mut self.signals) => (cut(&terms, "a signal came", conversation).await, true),
+            () = orphaned() => (cut(&terms, "the client is gone", conversation).await, false),
         };
         self.drain.start();
         self.downstream.close_sessions();
-        let closed = tokio::select! {
-            closed = tokio::time::timeout(CLOSE_GRACE, self.targets.close()) => closed.is_ok(),
-            () = any(&mut self.signals) => false,
-        };
+        let closed = close(&self.targets, &mut self.signals, signalled).await;
         // What is left of the children is killed with its task.
         self.tasks.cancel();
         self.tasks.wait().await;
@@ -200,6 +199,26 @@ async fn cut(terms: &Terms, why: &str, conversation: impl Future<Output = Parted
     tracing::info!(why, "stopping");
     terms.cut.cancel();
     conversation.await
+}
+
+/// Ends the servers in order; `false` if the time was over first, or a second signal came.
+async fn close(targets: &TargetSet, signals: &mut [Signal; 3], mut signalled: bool) -> bool {
+    let mut closing = pin!(targets.close());
+    let mut limit = pin!(tokio::time::sleep(if signalled { HURRIED_GRACE } else { CLOSE_GRACE }));
+    loop {
+        tokio::select! {
+            biased;
+            () = closing.as_mut() => return true,
+            () = limit.as_mut() => return false,
+            () = any(signals) => {
+                if signalled {
+                    return false;
+                }
+                signalled = true;
+                limit.set(tokio::time::sleep(HURRIED_GRACE));
+            }
+        }
+    }
 }
 
 async fn any(signals: &mut [Signal; 3]) {
