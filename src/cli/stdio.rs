@@ -37,9 +37,10 @@ pub(super) fn run(stdio: &Stdio) -> ExitCode {
             return ExitCode::from(code(&err));
         }
     };
-    if let Err(err) = telemetry::init(&loaded.settings.log) {
-        return fail(&format!("log: {err}"));
-    }
+    let _log = match telemetry::init_shedding(&loaded.settings.log) {
+        Ok(guard) => guard,
+        Err(err) => return fail(&format!("log: {err}")),
+    };
     if std::io::stdin().is_terminal() {
         say("portcullis stdio speaks MCP on stdin and stdout, for a client that starts it; ctrl-d ends it");
     }
@@ -55,7 +56,11 @@ pub(super) fn run(stdio: &Stdio) -> ExitCode {
     runtime.shutdown_background();
     match parted {
         Ok(Parted::Broken | Parted::Cut | Parted::Ended) => ExitCode::SUCCESS,
-        Ok(Parted::Late) => fail("stopped before everything had finished"),
+        // Into the log, which waits for nobody.
+        Ok(Parted::Late) => {
+            tracing::error!("stopped before everything had finished");
+            ExitCode::from(FAILURE)
+        }
         Err(err) => fail(&err.to_string()),
     }
 }

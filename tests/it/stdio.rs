@@ -268,6 +268,26 @@ async fn stdout_carries_mcp_alone() {
     }
 }
 
+/// A client that never reads stderr holds nothing up: the log is cut short, the answers are not.
+#[tokio::test]
+async fn a_log_that_nobody_reads() {
+    let child = Child::new(Era::Legacy, &["echo"]);
+    let log = "[log]\nlevel = \"trace\"\nformat = \"json\"\naccess = true\n";
+    let mut client = Piped::start(&format!("{log}{}", Piped::configuration(&[("up", child.lines())])), &[]);
+    client.hello(Era::Legacy).await;
+    // More lines than the pipe and the queue before it hold.
+    for at in 0..5000 {
+        client.request(Era::Legacy, &at.to_string(), "ping", "", "").await;
+        assert!(raw(&client.answer(&at.to_string()).await, "result").is_some());
+    }
+    client.call(Era::Legacy, "\"c\"", "up__echo", "{}").await;
+    assert!(raw(&client.answer("\"c\"").await, "result").is_some());
+    client.close();
+    let ended = client.ended().await;
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.said.contains("lines of the log found no room"), "nothing was lost: the pipe was not full");
+}
+
 /// Processes that carry this mark in their environment.
 fn marked(mark: &str) -> Vec<String> {
     let needle = format!("CYCLE={mark}");
