@@ -7,7 +7,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
-use crate::support::{Child, ERAS, Era, Piped, Speaks, TestApp, Upstream, folder, lives, raw, until, within_deadline};
+use crate::support::{
+    Child, ERAS, Era, Piped, Speaks, TestApp, Upstream, body, folder, lives, peak_memory_kib, raw, until,
+    within_deadline,
+};
 
 const ARGUMENTS: &str = r#"{"big":123456789012345678901234567890,"n":1.10,"s":"\ud800 \u00e9\/"}"#;
 
@@ -266,6 +269,35 @@ async fn stdout_carries_mcp_alone() {
         assert!(ended.rest.iter().all(|line| !line.contains("notifications/message")), "{:?}", ended.rest);
         assert!(ended.said.contains("request") && ended.said.contains("noise"), "the log says nothing");
     }
+}
+
+/// A client that writes and does not read is not read from: what is held is bounded, and nothing is lost [LIM-1].
+#[tokio::test]
+async fn a_client_that_does_not_read() {
+    const TOO_MUCH: usize = 4000;
+    let child = Child::new(Era::Legacy, &["echo"]);
+    let mut client = Piped::start(&Piped::configuration(&[("up", child.lines())]), &[]);
+    client.hello(Era::Legacy).await;
+    let text = "x".repeat(64 << 10);
+    let calls = (0..TOO_MUCH).map(|id| {
+        let members = format!(r#""name":"up__echo","arguments":{{"text":"{text}"}}"#);
+        body(Era::Legacy, &id.to_string(), "tools/call", "", &members)
+    });
+    let (whole, rest) = client.fill(calls).await;
+    assert!(whole > 0 && whole < TOO_MUCH, "{whole}");
+    let peak = peak_memory_kib(client.pid());
+    assert!(peak < 300 << 10, "{peak} KiB for {whole} calls");
+    let reading = async {
+        let mut missing: BTreeSet<String> = (0..=whole).map(|id| id.to_string()).collect();
+        while !missing.is_empty() {
+            let message = client.next().await;
+            let Some(id) = raw(&message, "id") else { continue };
+            assert!(missing.remove(&id), "answered twice, or not asked: {id}");
+            let code = raw(&message, "error.code");
+            assert!(code.is_none_or(|code| code == "-31002"), "{message}");
+        }
+    };
+    within_deadline("every answer", futures_util::future::join(rest, reading)).await;
 }
 
 /// A client that never reads stderr holds nothing up: the log is cut short, the answers are not.

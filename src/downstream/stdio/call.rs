@@ -60,8 +60,7 @@ impl InFlight {
             return Err(Fault::DuplicateId.into());
         }
         if table.len() >= IN_FLIGHT_MAX {
-            let reject = Reject::client(RejectKind::TooMany, "Too many requests in flight", ReasonCode::OverLimit);
-            return Err(Refusal::of_reject(reject, Era::Legacy));
+            return Err(too_many());
         }
         let cancelled = CancellationToken::new();
         table.insert(id.clone(), cancelled.clone());
@@ -145,6 +144,12 @@ impl Call {
             }
         }
     }
+}
+
+/// The refusal over [`IN_FLIGHT_MAX`].
+pub(super) fn too_many() -> Refusal {
+    let reject = Reject::client(RejectKind::TooMany, "Too many requests in flight", ReasonCode::OverLimit);
+    Refusal::of_reject(reject, Era::Legacy)
 }
 
 /// Writes the access line of an answer.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -18,6 +19,9 @@ use crate::wire::jsonrpc::trimmed;
 
 use super::call::{Call, InFlight, log_access};
 use super::writer::{self, Lines};
+
+/// How many batches may be in flight; each holds up to 64 requests.
+const BATCHES_MAX: usize = 16;
 
 /// Who is at the other end of the pipes; it stays the same to the end.
 #[derive(Clone, Debug)]
@@ -59,6 +63,8 @@ pub(super) struct Talk<H> {
     pub(super) session: Option<Open>,
     /// The input has ended.
     pub(super) over: CancellationToken,
+    /// Bounds the batches in flight, whose requests are not in the table.
+    pub(super) batches: Arc<Semaphore>,
     calls: TaskTracker,
 }
 
@@ -86,8 +92,16 @@ impl<H: Handler> Downstream<H> {
         let (written, broken) = (CancellationToken::new(), CancellationToken::new());
         door.tasks.spawn("stdio write", writer.run(written.clone(), broken.clone()));
         let reader = LineReader::patient(input, door.settings.body_bytes_max);
-        let (in_flight, over) = (InFlight::default(), CancellationToken::new());
-        let mut talk = Talk { door, client, lines, in_flight, session: None, over, calls: TaskTracker::new() };
+        let mut talk = Talk {
+            door,
+            client,
+            lines,
+            in_flight: InFlight::default(),
+            session: None,
+            over: CancellationToken::new(),
+            batches: Arc::new(Semaphore::new(BATCHES_MAX)),
+            calls: TaskTracker::new(),
+        };
         let parted = tokio::select! {
             biased;
             () = terms.cut.cancelled() => Parted::Cut,

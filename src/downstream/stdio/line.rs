@@ -2,6 +2,8 @@
 //!
 //! Invariants: an answer of a client is never answered; what is read is begun in the order it came.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::HeaderMap;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +23,7 @@ use crate::wire::jsonrpc::{
 };
 use crate::wire::mcp::{Era, Method, ProtocolVersion, RequestMeta};
 
-use super::call::Call;
+use super::call::{Call, too_many};
 use super::door::{Open, Talk};
 
 /// What a request becomes.
@@ -198,9 +200,13 @@ impl<H: Handler> Talk<H> {
         else {
             return self.say(visit, visit.legacy_asker(None).refuse(Fault::Batch.into())).await;
         };
+        let Ok(place) = Arc::clone(&self.batches).try_acquire_owned() else {
+            return self.say(visit, visit.legacy_asker(None).refuse(too_many())).await;
+        };
         let begun = self.door.begin_batch(visit, &open.session, batch);
         let lines = self.lines.clone();
         self.spawn(async move {
+            let _place = place;
             if let Some(rendered) = together(begun).await {
                 lines.say(rendered.parts, Vec::new()).await;
             }

@@ -410,6 +410,18 @@ async fn batches_are_of_one_revision() {
     assert_eq!(ids, [&json!(1), &json!(2), &json!(3)]);
     talk.send(&format!("[{INITIALIZED}]")).await;
     assert_eq!(talk.ask(r#"{"jsonrpc":"2.0","id":4,"method":"ping"}"#).await["id"], json!(4));
+    // Their number is bounded, too.
+    for id in 100..116 {
+        talk.send(&format!("[{}]", legacy_call(&id.to_string(), "hang"))).await;
+    }
+    assert_eq!(talk.code(&format!("[{}]", legacy_call("5", "ok"))).await, (json!(null), -31002));
+    talk.send(&cancel("100")).await;
+    house.gone("gate").await;
+    for _ in 100..116 {
+        house.began("hang").await;
+    }
+    house.gone("hang").await;
+    while talk.ask(&format!("[{}]", legacy_call("5", "ok"))).await.is_object() {}
 }
 
 /// Who is not known, or not connected to what it is shown, is refused with its id.

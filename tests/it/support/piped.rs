@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -12,6 +13,9 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use super::client::body;
 use super::process::{folder, within_deadline};
 use super::{Era, quoted, raw};
+
+/// After so long a pipe that takes nothing counts as full. Too short a pause only makes a test see less.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// A gateway on pipes. What it writes to stdout must be lines of JSON-RPC, all of them, always.
 pub(crate) struct Piped {
@@ -93,6 +97,25 @@ impl Piped {
     pub(crate) async fn call(&mut self, era: Era, id: &str, name: &str, arguments: &str) {
         let members = format!(r#""name":{},"arguments":{arguments}"#, quoted(name));
         self.request(era, id, "tools/call", "", &members).await;
+    }
+
+    /// Sends calls until the pipe is full, which only a pause can tell, or there are none. Returns how many it took whole,
+    /// and what goes on with the next.
+    pub(crate) async fn fill<I>(&mut self, calls: I) -> (usize, impl Future<Output = ()> + use<I>)
+    where
+        I: Iterator<Item = String>,
+    {
+        let mut stdin = self.stdin.take().unwrap();
+        let (mut whole, mut rest) = (0, Vec::new());
+        'calls: for call in calls {
+            rest = format!("{call}\n").into_bytes();
+            while !rest.is_empty() {
+                let Ok(written) = tokio::time::timeout(PAUSE, stdin.write(&rest)).await else { break 'calls };
+                rest.drain(..written.unwrap());
+            }
+            whole += 1;
+        }
+        (whole, async move { stdin.write_all(&rest).await.unwrap() })
     }
 
     /// Reads the next message.
