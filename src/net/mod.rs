@@ -8,6 +8,6 @@ mod listen;
 #[cfg(test)]
 pub(crate) mod script;
 
-pub use client::{HttpClient, SendError};
+pub use client::{HttpClient, ResponseBody, SendError};
 pub use lines::{Ends, Frame, LineReader};
 pub use listen::{Connection, Listener, Slots};

@@ -19,7 +19,6 @@ use crate::exchange::{Answer, Event, Outcome, Reject, RejectKind, Reply};
 use crate::net::{Ends, Frame, LineReader};
 use crate::upstream::ServerSettings;
 use crate::upstream::link::Outgoing;
-use crate::wire::json;
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, Response, code, decode, one_line,
     trimmed,
@@ -486,5 +485,5 @@ fn count(counter: &AtomicU64) {
 
 /// Reads the progress token, which is the number of a request of ours.
 fn token(notification: &Notification) -> Option<u64> {
-    json::members(notification.params.as_ref()?).ok()?.get("progressToken").ok()??.get().parse().ok()
+    notification.params.as_ref()?.get("progressToken").ok()??.parse()
 }

@@ -73,7 +73,7 @@ pub fn id_in_tail(tail: &[u8]) -> Option<RequestId> {
         let mut text = b"{".to_vec();
         text.extend_from_slice(tail.get(at..).unwrap_or_default());
         let members = json::members(&text).ok()?;
-        RequestId::from_raw(Bytes::copy_from_slice(members.get("id").ok()??.get().as_bytes()))
+        RequestId::from_raw(Bytes::copy_from_slice(members.get("id").ok()??.get()))
     })
 }
 
