@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Event, ReasonCode, Reject, RejectKind};
 use crate::id::PrincipalId;
+use crate::runtime::Stop;
 use crate::wire::jsonrpc::RequestId;
 use crate::wire::mcp::Era;
 
@@ -24,15 +24,15 @@ pub(super) const IN_FLIGHT_MAX: usize = 1024;
 
 /// The ids in flight. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InFlight(Arc<Mutex<HashMap<RequestId, CancellationToken>>>);
+pub(super) struct InFlight(Arc<Mutex<HashMap<RequestId, Stop>>>);
 
 /// An id in flight; it is free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Entry {
     table: InFlight,
     id: RequestId,
-    /// Cancelled by the client.
-    pub(super) cancelled: CancellationToken,
+    /// Given by the client, or with the end of the conversation.
+    pub(super) stop: Stop,
 }
 
 /// A request in the hall's hands, with its way back.
@@ -43,8 +43,8 @@ pub(super) struct Call {
     pub(super) asker: Asker,
     /// What a listen begins with.
     pub(super) first: Option<Bytes>,
-    /// Cancelled by the client: then nothing more is said of it.
-    pub(super) cancelled: CancellationToken,
+    /// Given by the client: then nothing more is said of it.
+    pub(super) stop: Stop,
 }
 
 // === impl InFlight ===
@@ -62,24 +62,24 @@ impl InFlight {
         if table.len() >= IN_FLIGHT_MAX {
             return Err(too_many());
         }
-        let cancelled = CancellationToken::new();
-        table.insert(id.clone(), cancelled.clone());
-        Ok(Entry { table: self.clone(), id: id.clone(), cancelled })
+        let stop = Stop::default();
+        table.insert(id.clone(), stop.clone());
+        Ok(Entry { table: self.clone(), id: id.clone(), stop })
     }
 
     /// Cancels the request of that id, type and spelling exact [IDS]; one that is not known is ignored.
     pub(super) fn cancel(&self, id: &RequestId) {
-        let token = self.table().get(id).cloned();
-        token.inspect(CancellationToken::cancel);
+        let stop = self.table().get(id).cloned();
+        stop.inspect(Stop::stop);
     }
 
     /// Cancels all.
     pub(super) fn cancel_all(&self) {
         let all: Vec<_> = self.table().values().cloned().collect();
-        all.iter().for_each(CancellationToken::cancel);
+        all.iter().for_each(Stop::stop);
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<RequestId, CancellationToken>> {
+    fn table(&self) -> MutexGuard<'_, HashMap<RequestId, Stop>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -105,7 +105,7 @@ impl Call {
     }
 
     async fn tell(self, lines: &Lines, access: AccessLog) {
-        let Self { mut running, asker, first, cancelled } = self;
+        let Self { mut running, asker, first, stop } = self;
         let mut early = tokio::select! {
             biased;
             event = running.next() => Some(event),
@@ -122,7 +122,7 @@ impl Call {
             };
             match event {
                 None => {
-                    if let Some(farewell) = asker.farewell().filter(|_| !cancelled.is_cancelled()) {
+                    if let Some(farewell) = asker.farewell().filter(|_| !stop.is_stopped()) {
                         lines.say(vec![farewell], Vec::new()).await;
                     }
                     return;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tokio_util::sync::CancellationToken;
 
 use crate::downstream::accept::Take;
 use crate::downstream::answer::Rendered;
@@ -17,6 +16,7 @@ use crate::downstream::respond::{Fault, Refusal};
 use crate::downstream::stateless::{Mirror, Opened};
 use crate::exchange::{Caller as _, Handler};
 use crate::net::Ends;
+use crate::runtime::Stop;
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, HeadMembers, Limits, Message, Notification, Request, RequestId, decode,
     id_at, id_in_tail,
@@ -103,7 +103,7 @@ impl<H: Handler> Talk<H> {
     async fn request(&mut self, mut visit: Visit<H::Caller>, request: Request) {
         visit.method = label(&request.method);
         let id = request.id.clone();
-        let next = match RequestMeta::read(request.params.as_ref()) {
+        let next = match RequestMeta::read(request.params.as_deref()) {
             Err(err) => Err(Fault::Meta(err.to_string()).into()),
             Ok(meta) if self.is_stateless(&request, &meta) => self.stateless(&visit, request, meta),
             Ok(_) if request.method == Method::Initialize.spec().name => self.initialize(&visit, &request).await,
@@ -124,23 +124,26 @@ impl<H: Handler> Talk<H> {
 
     fn stateless(&self, visit: &Visit<H::Caller>, request: Request, meta: RequestMeta) -> Result<Next, Refusal> {
         let entry = self.in_flight.enter(&request.id)?;
-        let cancelled = entry.cancelled.clone();
-        let Opened { running, asker, first } =
-            self.door.open_stateless(visit, request, meta, Mirror::Nothing, cancelled.child_token())?;
+        let Opened { running, asker, first } = self.door.open_stateless(visit, request, meta, Mirror::Nothing)?;
+        let stop = entry.stop.clone();
         let running = if first.is_some() {
-            running.stopped_by(self.ended(cancelled.clone()))
+            let stop = stop.clone();
+            running.stopped_when(self.ended(std::future::poll_fn(move |cx| stop.poll_stopped(cx))))
         } else {
-            running.stopped_by(cancelled.clone().cancelled_owned())
+            running.stopped_by(stop.clone())
         };
-        Ok(Next::Call(Box::new(Call { running: running.holding(entry), asker, first, cancelled })))
+        Ok(Next::Call(Box::new(Call { running: running.holding(entry), asker, first, stop })))
     }
 
     /// Waits for what ends a stream of changes: its client's word, the end of the input, or a drain.
-    fn ended(&self, cancelled: CancellationToken) -> impl Future<Output = ()> + Send + use<H> {
+    fn ended<F>(&self, told: F) -> impl Future<Output = ()> + Send + use<H, F>
+    where
+        F: Future<Output = ()> + Send,
+    {
         let (over, drain) = (self.over.clone(), self.door.drain.clone());
         async move {
             tokio::select! {
-                () = cancelled.cancelled() => {}
+                () = told => {}
                 () = over.cancelled() => {}
                 () = drain.started() => {}
             }
@@ -169,8 +172,8 @@ impl<H: Handler> Talk<H> {
         Ok(match self.door.begin(visit, &open.session, request, meta) {
             Begun::Answered(rendered) => Next::Answer(rendered),
             Begun::Calling(running, asker) => {
-                let cancelled = entry.cancelled.clone();
-                Next::Call(Box::new(Call { running: running.holding(entry), asker, first: None, cancelled }))
+                let stop = entry.stop.clone();
+                Next::Call(Box::new(Call { running: running.holding(entry), asker, first: None, stop }))
             }
         })
     }
@@ -180,14 +183,14 @@ impl<H: Handler> Talk<H> {
             note(&open.session, notification);
             if notification.method == "notifications/initialized" && open.awake.is_some() {
                 open.awake = None;
-                let ended = open.session.ended.clone();
-                let running = self.door.hear_changes(visit, &open.session).stopped_by(self.ended(ended));
+                let ended = open.session.ended.clone().cancelled_owned();
+                let running = self.door.hear_changes(visit, &open.session).stopped_when(self.ended(ended));
                 let asker = visit.legacy_asker(None);
-                self.start(Call { running, asker, first: None, cancelled: CancellationToken::new() });
+                self.start(Call { running, asker, first: None, stop: Stop::default() });
             }
         }
         if notification.method == "notifications/cancelled"
-            && let Some(id) = cancelled_id(notification.params.as_ref())
+            && let Some(id) = cancelled_id(notification.params.as_deref())
         {
             self.in_flight.cancel(&id);
         }
