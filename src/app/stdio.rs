@@ -155,12 +155,6 @@ impl App {
 // === impl Piped ===
 
 impl Piped {
-    /// Returns the tasks, for tests.
-    #[must_use]
-    pub const fn tasks(&self) -> &Tasks {
-        &self.tasks
-    }
-
     /// Serves the client until its output ends, it is gone, or a signal comes; then ends the servers in order. Another
     /// signal ends them at once.
     ///

@@ -271,19 +271,25 @@ async fn stdout_carries_mcp_alone() {
     }
 }
 
+/// More calls than a gateway takes whose client does not read.
+const TOO_MUCH: usize = 4000;
+
+/// Calls with 64 KiB of text each.
+fn calls() -> impl Iterator<Item = String> {
+    let text = "x".repeat(64 << 10);
+    (0..TOO_MUCH).map(move |id| {
+        let members = format!(r#""name":"up__echo","arguments":{{"text":"{text}"}}"#);
+        body(Era::Legacy, &id.to_string(), "tools/call", "", &members)
+    })
+}
+
 /// A client that writes and does not read is not read from: what is held is bounded, and nothing is lost [LIM-1].
 #[tokio::test]
 async fn a_client_that_does_not_read() {
-    const TOO_MUCH: usize = 4000;
     let child = Child::new(Era::Legacy, &["echo"]);
     let mut client = Piped::start(&Piped::configuration(&[("up", child.lines())]), &[]);
     client.hello(Era::Legacy).await;
-    let text = "x".repeat(64 << 10);
-    let calls = (0..TOO_MUCH).map(|id| {
-        let members = format!(r#""name":"up__echo","arguments":{{"text":"{text}"}}"#);
-        body(Era::Legacy, &id.to_string(), "tools/call", "", &members)
-    });
-    let (whole, rest) = client.fill(calls).await;
+    let (whole, rest) = client.fill(calls()).await;
     assert!(whole > 0 && whole < TOO_MUCH, "{whole}");
     let peak = peak_memory_kib(client.pid());
     assert!(peak < 300 << 10, "{peak} KiB for {whole} calls");
@@ -298,6 +304,19 @@ async fn a_client_that_does_not_read() {
         }
     };
     within_deadline("every answer", futures_util::future::join(rest, reading)).await;
+}
+
+/// A signal ends it, however full its pipes are.
+#[tokio::test]
+async fn a_full_pipe_holds_no_end_up() {
+    let child = Child::new(Era::Legacy, &["echo"]);
+    let mut client = Piped::start(&Piped::configuration(&[("up", child.lines())]), &[]);
+    client.hello(Era::Legacy).await;
+    let (whole, _rest) = client.fill(calls()).await;
+    assert!(whole > 0 && whole < TOO_MUCH, "{whole}");
+    client.signal(Signal::TERM);
+    assert_eq!(client.exited().await, Some(0));
+    assert!(!child.pids().into_iter().any(lives), "a child has outlived its gateway");
 }
 
 /// A client that never reads stderr holds nothing up: the log is cut short, the answers are not.

@@ -160,6 +160,11 @@ impl Piped {
         self.stdin = None;
     }
 
+    /// Waits for its end, reading nothing.
+    pub(crate) async fn exited(mut self) -> Option<i32> {
+        within_deadline("its end", self.child.wait()).await.unwrap().code()
+    }
+
     /// Lets go of all pipes, as a client does that is gone.
     pub(crate) async fn abandon(mut self) -> Ended {
         drop((self.stdin.take(), self.stdout.take(), self.stderr.take()));
