@@ -1,3 +1,5 @@
+//! The scanner takes exactly what serde_json takes, and says where values lie.
+
 use proptest::prelude::{ProptestConfig, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 
 use super::{ScanError, Scanner};
