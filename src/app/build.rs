@@ -73,8 +73,7 @@ impl App {
         for server in settings.gateway.principals.iter().flat_map(|one| one.granted.iter()) {
             *granted.entry(server.clone()).or_default() += 1;
         }
-        let listen = |kind| signal(kind).map_err(AppError::Signal);
-        let signals = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        let signals = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
         let targets = Arc::new(TargetSet::new(&settings.gateway.servers, &tasks, &clock, base_env)?);
         let gateway = Gateway::new(settings.gateway, Arc::clone(&targets), &tasks, clock.clone())?;
         let downstream =
@@ -94,6 +93,11 @@ impl App {
             ready,
         })
     }
+}
+
+/// Listens to a signal from here on.
+pub(super) fn heard(kind: SignalKind) -> Result<Signal, AppError> {
+    signal(kind).map_err(AppError::Signal)
 }
 
 fn bind(addresses: &[SocketAddr], slots: &Slots) -> Result<Vec<Listener>, AppError> {

@@ -4,5 +4,7 @@
 
 mod build;
 mod serve;
+mod stdio;
 
 pub use build::{App, AppError, Bound};
+pub use stdio::{Guest, GuestError, Piped};

@@ -22,6 +22,8 @@ pub(super) enum Verb {
     DemoServer(DemoServer),
     /// Run the gateway
     Serve(Serve),
+    /// Run a gateway on stdin and stdout, for a client that starts its servers
+    Stdio(Stdio),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -49,4 +51,17 @@ pub(super) struct Serve {
     /// Run a built-in server with two principals, and write nothing
     #[arg(long, conflicts_with = "config")]
     pub(super) demo: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Stdio {
+    /// The configuration
+    #[arg(long, default_value = "portcullis.toml")]
+    pub(super) config: PathBuf,
+    /// Who the client is; without it the only principal, or 'local'
+    #[arg(long = "as", value_name = "NAME")]
+    pub(super) principal: Option<String>,
+    /// Show this server alone, its tools under their own names
+    #[arg(long, value_name = "NAME")]
+    pub(super) server: Option<String>,
 }

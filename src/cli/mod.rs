@@ -5,6 +5,7 @@
 mod args;
 mod check;
 mod serve;
+mod stdio;
 
 use std::process::ExitCode;
 
@@ -14,8 +15,12 @@ use args::{Args, Verb};
 
 /// Something went wrong while running.
 const FAILURE: u8 = 1;
+/// What was asked for is not clear, or not there.
+const USAGE: u8 = 2;
 /// The configuration is refused.
 const CONFIG_INVALID: u8 = 3;
+/// It is there, but not for this principal.
+const DENIED: u8 = 5;
 
 /// Runs the command line of the process.
 #[must_use]
@@ -25,6 +30,7 @@ pub fn run() -> ExitCode {
         Verb::Check(check) => check::run(&check),
         Verb::DemoServer(server) => serve::demo_server(&server),
         Verb::Serve(serve) => serve::run(&serve),
+        Verb::Stdio(stdio) => stdio::run(&stdio),
     }
 }
 

@@ -97,7 +97,7 @@ pub(super) fn demo_server(server: &DemoServer) -> ExitCode {
     served.map_or_else(|err| fail(&err.to_string()), |()| ExitCode::SUCCESS)
 }
 
-fn fail(words: &str) -> ExitCode {
+pub(super) fn fail(words: &str) -> ExitCode {
     say(&format!("error: {words}"));
     ExitCode::from(FAILURE)
 }

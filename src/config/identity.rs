@@ -106,7 +106,7 @@ pub(super) fn auth(
         Auth::Keys => {
             for (name, table) in &principals.keyless {
                 table.warn(
-                    format!("principal '{name}' has no key: nobody can be it"),
+                    format!("principal '{name}' has no key: nobody can be it over HTTP"),
                     "add api_keys = [{ sha256 = \"…\" }]",
                 );
             }
@@ -130,9 +130,15 @@ fn nobody_is_asked(key: &AuthKey<'_>, place: &Table<'_>, principals: &Principals
         principals.list.iter().map(|principal| principal.id.as_str()).filter(|id| *id != LOCAL).collect();
     if others.len() == principals.list.len() {
         let help = "add [principals.local] with mcp_bundles = [\"…\"]".to_owned();
-        value.warn("every caller is the principal 'local', which does not exist: nothing is connected", Some(help));
+        value.warn(
+            "every caller over HTTP is the principal 'local', which does not exist: nothing is connected",
+            Some(help),
+        );
     } else if !others.is_empty() {
-        value.warn(format!("every caller is the principal 'local'; nobody can be {}", others.join(", ")), None);
+        value.warn(
+            format!("every caller over HTTP is the principal 'local'; nobody can be {}", others.join(", ")),
+            None,
+        );
     }
 }
 

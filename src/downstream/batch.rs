@@ -1,10 +1,13 @@
 //! Batches: sessions of 2025-03-26 alone, each element checked like a message of its own [R41, FC-SEC-04].
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Response, StatusCode};
 
 use crate::exchange::{Event, Handler};
+use crate::session::Session;
 use crate::wire::jsonrpc::{DecodeError, Message};
 use crate::wire::mcp::{Method, ProtocolVersion, RequestMeta};
 
@@ -29,7 +32,20 @@ impl<H: Handler> Door<H> {
             Ok(_) | Err(Fault::SessionMissing) => return visit.refuse(Fault::Batch, None),
             Err(fault) => return visit.refuse(fault, None),
         };
-        let begun: Vec<Begun> = batch
+        match together(self.begin_batch(visit, &session, batch)).await {
+            Some(rendered) => rendered.respond(visit.take, Vec::new()),
+            None => bare(StatusCode::ACCEPTED),
+        }
+    }
+
+    /// Begins what a batch asks.
+    pub(super) fn begin_batch(
+        &self,
+        visit: &Visit<H::Caller>,
+        session: &Arc<Session>,
+        batch: Vec<Result<Message, DecodeError>>,
+    ) -> Vec<Begun> {
+        batch
             .into_iter()
             .filter_map(|element| match element {
                 Ok(Message::Request(request)) => {
@@ -42,13 +58,13 @@ impl<H: Handler> Door<H> {
                         return Some(Begun::Answered(asker().refuse(Fault::NotMessage(why).into())));
                     }
                     match RequestMeta::read(request.params.as_deref()) {
-                        Ok(meta) if !meta.is_stateless() => Some(self.begin(visit, &session, request, meta)),
+                        Ok(meta) if !meta.is_stateless() => Some(self.begin(visit, session, request, meta)),
                         Ok(_) => Some(Begun::Answered(asker().refuse(Fault::Batch.into()))),
                         Err(err) => Some(Begun::Answered(asker().refuse(Fault::Meta(err.to_string()).into()))),
                     }
                 }
                 Ok(Message::Notification(notification)) => {
-                    note(&session, &notification);
+                    note(session, &notification);
                     None
                 }
                 Ok(Message::Response(_)) => None,
@@ -56,22 +72,23 @@ impl<H: Handler> Door<H> {
                     Some(Begun::Answered(visit.legacy_asker(id).refuse(Refusal::from(Fault::from(kind)))))
                 }
             })
-            .collect();
-        if begun.is_empty() {
-            return bare(StatusCode::ACCEPTED);
-        }
-        let answers = join_all(begun.into_iter().map(finish)).await;
-        let mut parts = Vec::new();
-        for answer in answers.into_iter().flatten() {
-            parts.push(Bytes::from_static(if parts.is_empty() { b"[" } else { b"," }));
-            parts.extend(answer.parts);
-        }
-        if parts.is_empty() {
-            return bare(StatusCode::ACCEPTED);
-        }
-        parts.push(Bytes::from_static(b"]"));
-        Rendered { status: StatusCode::OK, parts, header: None }.respond(visit.take, Vec::new())
+            .collect()
     }
+}
+
+/// Waits for all answers and spells them as one array; `None` if there is none.
+pub(super) async fn together(begun: Vec<Begun>) -> Option<Rendered> {
+    let answers = join_all(begun.into_iter().map(finish)).await;
+    let mut parts = Vec::new();
+    for answer in answers.into_iter().flatten() {
+        parts.push(Bytes::from_static(if parts.is_empty() { b"[" } else { b"," }));
+        parts.extend(answer.parts);
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    parts.push(Bytes::from_static(b"]"));
+    Some(Rendered { status: StatusCode::OK, parts, header: None })
 }
 
 /// Waits for one answer; `None` if the request was cancelled.

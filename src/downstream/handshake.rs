@@ -1,5 +1,7 @@
 //! `initialize`: agrees on a version and opens a session [R33, FC-CLI-02, FC-SES-02].
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderValue, Response};
 
@@ -7,7 +9,7 @@ use crate::exchange::{
     Answer, Call, Caller as _, ClientFacts, Event, Exchange, Handler, Owner, OwnerKey, ReasonCode, Reject, RejectKind,
     Told,
 };
-use crate::session::{NewSession, SessionError};
+use crate::session::{NewSession, Session, SessionError};
 use crate::wire::bridge::server_info;
 use crate::wire::json::{self, Raw};
 use crate::wire::jsonrpc::{Params, Request};
@@ -25,13 +27,27 @@ use super::server::Door;
 impl<H: Handler> Door<H> {
     /// Answers `initialize`. A session id on it is stale and ignored.
     pub(super) async fn initialize(&self, visit: &Visit<H::Caller>, request: &Request) -> Response<Body> {
-        match self.open(visit, request).await {
-            Ok(response) => response,
-            Err(refusal) => visit.refuse(refusal, Some(request.id.clone())),
+        let (session, answer) = match self.open(visit, request).await {
+            Ok(opened) => opened,
+            Err(refusal) => return visit.refuse(refusal, Some(request.id.clone())),
+        };
+        let mut response = answer.respond(visit.take, Vec::new());
+        // base64url is always a header value.
+        if let Ok(id) = HeaderValue::from_str(session.id.as_str()) {
+            response.headers_mut().insert(name::SESSION_ID, id);
         }
+        response
     }
 
-    async fn open(&self, visit: &Visit<H::Caller>, request: &Request) -> Result<Response<Body>, Refusal> {
+    /// Opens a session; returns it with the answer.
+    ///
+    /// # Errors
+    /// [`Refusal`]: params that cannot be read, too many sessions, or a drain.
+    pub(super) async fn open(
+        &self,
+        visit: &Visit<H::Caller>,
+        request: &Request,
+    ) -> Result<(Arc<Session>, Rendered), Refusal> {
         let rejected = |reject| Refusal::of_reject(reject, Era::Legacy);
         if self.drain.is_draining() {
             return Err(Fault::Draining.into());
@@ -65,12 +81,7 @@ impl<H: Handler> Door<H> {
         let result = format!(
             r#"{{"protocolVersion":"{version}","capabilities":{CAPABILITIES},{instructions}"serverInfo":{info}}}"#
         );
-        let mut response = Rendered::result(&request.id, &result).respond(visit.take, Vec::new());
-        // base64url is always a header value.
-        if let Ok(id) = HeaderValue::from_str(session.id.as_str()) {
-            response.headers_mut().insert(name::SESSION_ID, id);
-        }
-        Ok(response)
+        Ok((session, Rendered::result(&request.id, &result)))
     }
 }
 

@@ -160,6 +160,12 @@ impl<H: Handler> Door<H> {
         if self.drain.is_draining() {
             return visit.refuse(Fault::Draining, None);
         }
+        let running = self.hear_changes(visit, &session);
+        self.stream(running, visit.legacy_asker(None), None).await
+    }
+
+    /// Opens the session's stream of list changes; it ends with the session, the drain, or a newer one.
+    pub(super) fn hear_changes(&self, visit: &Visit<H::Caller>, session: &Arc<Session>) -> Running {
         let guard = session.open_stream();
         let exchange = Exchange {
             endpoint: visit.endpoint.clone(),
@@ -168,15 +174,14 @@ impl<H: Handler> Door<H> {
             call: Call::Listen(Listen { tools: true, told: session.told.clone() }),
         };
         let (drain, token) = (self.drain.clone(), guard.token().clone());
-        let running = Running::new(self.handler.call(visit.caller.clone(), exchange))
+        Running::new(self.handler.call(visit.caller.clone(), exchange))
             .stopped_when(async move {
                 tokio::select! {
                     () = drain.started() => {}
                     () = token.cancelled() => {}
                 }
             })
-            .holding(guard);
-        self.stream(running, visit.legacy_asker(None), None).await
+            .holding(guard)
     }
 
     /// Answers a DELETE: the session ends with all it has in flight [R38].
@@ -208,6 +213,7 @@ pub(super) fn note(session: &Session, notification: &Notification) {
     }
 }
 
-fn cancelled_id(params: Option<&Params>) -> Option<RequestId> {
+/// Reads which request a `notifications/cancelled` means.
+pub(super) fn cancelled_id(params: Option<&Params>) -> Option<RequestId> {
     RequestId::from_raw(params?.slice("requestId").ok()??)
 }

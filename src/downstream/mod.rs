@@ -1,4 +1,4 @@
-//! The front door: client sockets, eras, sessions' headers, and the one table of refusals.
+//! The front doors: client sockets and one client's pipes, eras, sessions' headers, and the one table of refusals.
 //!
 //! Not for: deciding anything about a call. Invariant: `downstream` and `upstream` never meet.
 
@@ -17,9 +17,11 @@ mod running;
 mod server;
 mod settings;
 mod stateless;
+mod stdio;
 mod stream;
 #[cfg(test)]
 mod tests;
 
 pub use server::Downstream;
 pub use settings::{AccessLog, DownstreamSettings};
+pub use stdio::{Parted, PipeClient, Terms};

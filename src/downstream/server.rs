@@ -121,6 +121,11 @@ impl<H: Handler> Downstream<H> {
         }
     }
 
+    /// Returns what both doors share.
+    pub(super) const fn door(&self) -> &Arc<Door<H>> {
+        &self.0
+    }
+
     /// Says how many legacy sessions are open.
     #[must_use]
     pub fn sessions(&self) -> usize {

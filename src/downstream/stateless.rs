@@ -22,6 +22,25 @@ use super::server::Door;
 /// A refusal, and nothing yet of the log.
 type Checked<T> = Result<T, Refusal>;
 
+/// Whether the transport repeats parts of the body beside it [R4-R11].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mirror {
+    /// In headers, which must agree.
+    Headers,
+    /// It has no place for that.
+    Nothing,
+}
+
+/// A request in the hall's hands.
+pub(super) struct Opened {
+    /// The call.
+    pub(super) running: Running,
+    /// Who asked.
+    pub(super) asker: Asker,
+    /// What a listen begins with.
+    pub(super) first: Option<Bytes>,
+}
+
 // === impl Door ===
 
 impl<H: Handler> Door<H> {
@@ -40,10 +59,42 @@ impl<H: Handler> Door<H> {
             }
         };
         let id = request.id.clone();
-        match self.checked(visit, request, meta) {
-            Ok((method, call, asker, client)) => self.dispatch(visit, method, call, asker, client).await,
+        match self.open_stateless(visit, request, meta, Mirror::Headers) {
+            Ok(Opened { running, asker, first: None }) => self.answer(running, asker, visit.take).await,
+            Ok(Opened { running, asker, first }) if visit.take.events() => self.stream(running, asker, first).await,
+            Ok(Opened { .. }) => visit.refuse(Fault::NotAcceptable, Some(id)),
             Err(refusal) => visit.refuse(refusal, Some(id)),
         }
+    }
+
+    /// Checks a request and hands it to the hall. A listen ends with the drain.
+    ///
+    /// # Errors
+    /// [`Refusal`]: what is wrong with the request, or a drain.
+    pub(super) fn open_stateless(
+        &self,
+        visit: &Visit<H::Caller>,
+        request: Request,
+        meta: RequestMeta,
+        mirror: Mirror,
+    ) -> Checked<Opened> {
+        let (method, call, asker, client) = self.checked(visit, request, meta, mirror)?;
+        let tools = matches!(&call, Call::Listen(listen) if listen.tools);
+        let exchange = Exchange {
+            endpoint: visit.endpoint.clone(),
+            client,
+            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: None },
+            call,
+        };
+        let running = Running::new(self.handler.call(visit.caller.clone(), exchange));
+        Ok(match (method, &asker.id) {
+            (Method::SubscriptionsListen, Some(id)) => {
+                let first = Some(acknowledged(id, tools));
+                let drain = self.drain.clone();
+                Opened { running: running.stopped_when(async move { drain.started().await }), asker, first }
+            }
+            _ => Opened { running, asker, first: None },
+        })
     }
 
     fn checked(
@@ -51,6 +102,7 @@ impl<H: Handler> Door<H> {
         visit: &Visit<H::Caller>,
         request: Request,
         meta: RequestMeta,
+        mirror: Mirror,
     ) -> Checked<(Method, Call, Asker, ClientFacts)> {
         let version = match &meta.version {
             Some(Some(version)) => version.as_str(),
@@ -59,7 +111,9 @@ impl<H: Handler> Door<H> {
         let Some(capabilities) = meta.capabilities.clone() else {
             return Err(Fault::Meta("'_meta' must hold the client's capabilities".to_owned()).into());
         };
-        check_headers(visit, &request, version)?;
+        if mirror == Mirror::Headers {
+            check_headers(visit, &request, version)?;
+        }
         let Some(version) = ProtocolVersion::from_text(version).filter(|version| version.era() == Era::Stateless)
         else {
             return Err(Fault::Version(version.to_owned()).into());
@@ -73,38 +127,8 @@ impl<H: Handler> Door<H> {
         let client = ClientFacts { version, info: meta.client_info.clone(), capabilities: capabilities.clone() };
         let (principal, id) = (visit.principal.clone(), Some(request.id.clone()));
         let asker = Asker { era: Era::Stateless, id, principal, method: method.spec().name, log, capabilities };
-        let call = call_of(visit, method, request, meta)?;
+        let call = call_of(visit, method, request, meta, mirror)?;
         Ok((method, call, asker, client))
-    }
-
-    async fn dispatch(
-        &self,
-        visit: &Visit<H::Caller>,
-        method: Method,
-        call: Call,
-        asker: Asker,
-        client: ClientFacts,
-    ) -> Response<Body> {
-        let tools = matches!(&call, Call::Listen(listen) if listen.tools);
-        let exchange = Exchange {
-            endpoint: visit.endpoint.clone(),
-            client,
-            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: None },
-            call,
-        };
-        let running = Running::new(self.handler.call(visit.caller.clone(), exchange));
-        match (method, &asker.id) {
-            (Method::SubscriptionsListen, Some(id)) => {
-                if !visit.take.events() {
-                    return visit.refuse(Fault::NotAcceptable, Some(id.clone()));
-                }
-                let first = acknowledged(id, tools);
-                let drain = self.drain.clone();
-                let running = running.stopped_when(async move { drain.started().await });
-                self.stream(running, asker, Some(first)).await
-            }
-            _ => self.answer(running, asker, visit.take).await,
-        }
     }
 }
 
@@ -152,6 +176,7 @@ fn call_of<C: crate::exchange::Caller>(
     method: Method,
     request: Request,
     meta: RequestMeta,
+    mirror: Mirror,
 ) -> Checked<Call> {
     match method {
         Method::Discover => Ok(Call::Discover),
@@ -164,7 +189,10 @@ fn call_of<C: crate::exchange::Caller>(
                 StatusCode::BAD_REQUEST => Refusal::from(Fault::Meta(words)),
                 _ => rejected(invalid(words)),
             })?;
-            let param_headers = Some(param_headers(visit)?);
+            let param_headers = match mirror {
+                Mirror::Headers => Some(param_headers(visit)?),
+                Mirror::Nothing => None,
+            };
             Ok(Call::CallTool(Box::new(ToolCall { request, params, meta, param_headers })))
         }
         Method::SubscriptionsListen => {

@@ -28,6 +28,7 @@ pub struct Identified {
 impl Identified {
     pub(super) fn of(gateway: &Gateway, credential: &Credential) -> Result<Self, Reject> {
         let principal = match (gateway.settings.auth, credential) {
+            (_, Credential::Local(principal)) => principal.clone(),
             (Auth::None, _) => PrincipalId::new(LOCAL),
             (Auth::Keys, Credential::ApiKey(key)) => {
                 gateway.settings.keys.find(key.expose()).cloned().ok_or_else(unauthenticated)?

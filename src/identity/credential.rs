@@ -1,5 +1,6 @@
 //! What a client presents.
 
+use crate::id::PrincipalId;
 use crate::secret::Secret;
 
 /// A credential as presented, before anyone has judged it [AUT-1, POL-16].
@@ -7,6 +8,8 @@ use crate::secret::Secret;
 pub enum Credential {
     /// An API key, from `Authorization: Bearer` or `x-api-key`.
     ApiKey(Secret<String>),
+    /// Whoever started this process, who has named the principal: no door with a network behind it makes this one.
+    Local(PrincipalId),
     /// Present, but empty, malformed, or given twice with different values: refused, never taken for absent.
     Malformed,
     /// Nothing was presented.

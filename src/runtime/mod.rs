@@ -4,12 +4,14 @@
 
 mod drain;
 mod hush;
+mod process;
 mod ready;
 mod stop;
 mod task;
 
 pub use drain::{Drain, DrainGuard};
 pub use hush::{Hushable, hushed};
+pub use process::{orphaned, take_stdout};
 pub use ready::{Ready, ReadyLatch};
 pub use stop::Stop;
 pub use task::Tasks;

@@ -3,8 +3,11 @@
 use std::io::IsTerminal as _;
 
 use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+
+use super::shed::{LogGuard, Shed};
 
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
@@ -38,6 +41,9 @@ pub enum InitError {
     /// The level is neither a level nor a list of directives.
     #[error("{0}")]
     Level(String),
+    /// The operating system refuses a thread.
+    #[error("no thread: {0}")]
+    Thread(std::io::Error),
 }
 
 // === impl LogSettings ===
@@ -63,9 +69,26 @@ impl LogSettings {
 /// # Errors
 /// [`InitError`].
 pub fn init(settings: &LogSettings) -> Result<(), InitError> {
+    start(settings, std::io::stderr)
+}
+
+/// Starts the log for the whole process so that nobody ever waits for whoever reads stderr; lines may be lost then.
+///
+/// # Errors
+/// [`InitError`].
+pub fn init_shedding(settings: &LogSettings) -> Result<LogGuard, InitError> {
+    let (shed, guard) = Shed::start(std::io::stderr()).map_err(InitError::Thread)?;
+    start(settings, shed)?;
+    Ok(guard)
+}
+
+fn start<W>(settings: &LogSettings, writer: W) -> Result<(), InitError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     let terminal = std::io::stderr().is_terminal();
     let registry = tracing_subscriber::registry().with(filter(&settings.level).map_err(InitError::Level)?);
-    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     let text = match settings.format {
         LogFormat::Auto => terminal,
         LogFormat::Json => false,

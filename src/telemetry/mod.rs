@@ -3,5 +3,7 @@
 //! Not for: reading the file (`config`). Invariant: logs go to stderr, never to stdout.
 
 mod log;
+mod shed;
 
-pub use log::{InitError, LogFormat, LogSettings, init};
+pub use log::{InitError, LogFormat, LogSettings, init, init_shedding};
+pub use shed::LogGuard;

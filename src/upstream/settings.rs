@@ -28,6 +28,8 @@ pub struct ServerSettings {
     pub start_timeout: Duration,
     /// How long a server may be silent when asked for its era.
     pub probe_timeout: Duration,
+    /// How long each step of a child's orderly end may take: after stdin is closed, and after TERM.
+    pub end_grace: Duration,
     /// `/readyz` waits for this server; a missing secret of it fails the start.
     pub required: bool,
     /// What happens to its tools while it is down [TRN-7].
@@ -121,6 +123,7 @@ impl ServerSettings {
             tool_max: Duration::from_secs(600),
             start_timeout: Duration::from_secs(60),
             probe_timeout: Duration::from_secs(5),
+            end_grace: Duration::from_secs(2),
             required: false,
             on_down: OnDown::Keep,
         }

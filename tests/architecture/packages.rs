@@ -75,7 +75,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     package("memchr", "finds line ends and markers at memory speed", "a byte loop is an order of magnitude slower"),
     package(
         "rustix",
-        "signals to a child's whole process group, and the kernel's randomness, without unsafe code of ours",
+        "signals to a child's whole process group, the kernel's randomness, and a standard output of our own, without unsafe code",
         "nix is larger; libc would need unsafe blocks, which the lints forbid",
     ),
     package(

@@ -16,6 +16,8 @@ mod lists;
 #[cfg(test)]
 mod start_stop;
 #[cfg(test)]
+mod stdio;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod visible;

@@ -1,27 +1,38 @@
 // A real client for the lab: the TypeScript SDK. Lists tools, makes the given calls, prints one JSON object.
 //
-//   node client.mjs URL MODE [--header 'Name: value']... [CALLS]
+//   node client.mjs TARGET MODE [--header 'Name: value']... [--tools N] [CALLS]
 //
-// MODE: legacy | auto | 2026-07-28. CALLS: a JSON array of {"name", "arguments"}, given as text, as a file, or "-" for
+// TARGET: a URL, or a JSON array ["command", "argument", ...] that is started and spoken to over stdio. MODE: legacy |
+// auto | 2026-07-28. --tools: list again until there are N, for a while; a server may add some after its start. CALLS: a JSON array of {"name", "arguments"}, given as text, as a file, or "-" for
 // stdin. Printed: {"client", "era", "version", "tools": [names], "results": [one per call]}. A call that the
 // server answers with a JSON-RPC error is a result, {"name", "error": {"code", "message"}}. Exit 1: no connection, no
 // list, or a call without an answer. Exit 2: wrong use.
 
 import { readFileSync } from 'node:fs';
 import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
 const DEADLINE_MS = 60_000;
+const SETTLE_MS = 20_000;
+const PAUSE_MS = 100;
 const MODES = { legacy: 'legacy', auto: 'auto', '2026-07-28': { pin: '2026-07-28' } };
 
 function usage(problem) {
-  console.error(`client.mjs: ${problem}\nuse: client.mjs URL legacy|auto|2026-07-28 [--header 'Name: value']... [CALLS]`);
+  console.error(`client.mjs: ${problem}\nuse: client.mjs TARGET legacy|auto|2026-07-28 [--header 'Name: value']... [--tools N] [CALLS]`);
   process.exit(2);
 }
 
 function parseArguments(argv) {
   const headers = {};
   const rest = [];
+  let count = 0;
   for (let i = 0; i < argv.length; i += 1) {
+    if (argv[i] === '--tools') {
+      i += 1;
+      count = Number(argv[i]);
+      if (!Number.isInteger(count)) usage(`--tools wants a number, got ${argv[i] ?? 'nothing'}`);
+      continue;
+    }
     if (argv[i] !== '--header') {
       rest.push(argv[i]);
       continue;
@@ -31,11 +42,21 @@ function parseArguments(argv) {
     if (colon < 1) usage(`--header wants 'Name: value', got ${argv[i] ?? 'nothing'}`);
     headers[argv[i].slice(0, colon).trim()] = argv[i].slice(colon + 1).trim();
   }
-  const [url, mode, calls = '[]'] = rest;
-  if (!URL.canParse(url ?? '')) usage(`not a URL: ${url ?? 'nothing'}`);
+  const [target, mode, calls = '[]'] = rest;
+  const started = target?.startsWith('[') ?? false;
+  if (!started && !URL.canParse(target ?? '')) usage(`not a URL: ${target ?? 'nothing'}`);
   if (!Object.hasOwn(MODES, mode ?? '')) usage(`unknown mode: ${mode ?? 'nothing'}`);
   if (rest.length > 3) usage(`too many arguments: ${rest.slice(3).join(' ')}`);
-  return { url: new URL(url), mode, headers, calls: readCalls(calls) };
+  return { transport: started ? pipes(target) : http(target, headers), mode, count, calls: readCalls(calls) };
+}
+
+function pipes(target) {
+  const [command, ...args] = JSON.parse(target);
+  return new StdioClientTransport({ command, args, env: process.env });
+}
+
+function http(target, headers) {
+  return new StreamableHTTPClientTransport(new URL(target), { requestInit: { headers } });
 }
 
 function readCalls(given) {
@@ -58,6 +79,15 @@ async function listAll(client) {
   return names;
 }
 
+async function listSettled(client, count) {
+  const deadline = Date.now() + SETTLE_MS;
+  for (;;) {
+    const names = await listAll(client);
+    if (names.length >= count || Date.now() > deadline) return names;
+    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+  }
+}
+
 async function callOne(client, { name, arguments: args = {} }) {
   try {
     const { content, structuredContent, isError = false } = await client.callTool({ name, arguments: args });
@@ -69,11 +99,10 @@ async function callOne(client, { name, arguments: args = {} }) {
 }
 
 async function main() {
-  const { url, mode, headers, calls } = parseArguments(process.argv.slice(2));
+  const { transport, mode, count, calls } = parseArguments(process.argv.slice(2));
   const client = new Client({ name: 'lab-typescript', version: '1' }, { versionNegotiation: { mode: MODES[mode] } });
-  const transport = new StreamableHTTPClientTransport(url, { requestInit: { headers } });
   await client.connect(transport);
-  const tools = await listAll(client);
+  const tools = await listSettled(client, count);
   const results = [];
   for (const call of calls) results.push(await callOne(client, call));
   const report = {

@@ -1,9 +1,10 @@
 """A real client for the lab: the Python SDK. Lists tools, makes the given calls, prints one JSON object.
 
-    python client.py TARGET MODE [--header 'Name: value']... [CALLS]
+    python client.py TARGET MODE [--header 'Name: value']... [--tools N] [CALLS]
 
 TARGET: a URL, or a JSON array ["command", "argument", ...] that is started and spoken to over stdio. MODE: legacy |
-auto | 2026-07-28. CALLS: a JSON array of {"name", "arguments"}, given as text, as a file, or "-" for stdin. Printed:
+auto | 2026-07-28. --tools: list again until there are N, for a while; a server may add some after its start. CALLS: a
+JSON array of {"name", "arguments"}, given as text, as a file, or "-" for stdin. Printed:
 {"client", "era", "version", "tools": [names], "results": [one per call]}. A call that the server answers
 with a JSON-RPC error is a result, {"name", "error": {"code", "message"}}. Exit 1: no connection, no list, or a call
 without an answer. Exit 2: wrong use.
@@ -14,6 +15,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 from mcp import Client, StdioServerParameters
@@ -21,6 +23,8 @@ from mcp.client.streamable_http import create_mcp_http_client, streamable_http_c
 from mcp.shared.exceptions import MCPError
 
 DEADLINE_SECS = 60
+SETTLE_SECS = 20
+PAUSE_SECS = 0.1
 
 
 def header(text):
@@ -44,6 +48,7 @@ def parse_arguments():
     parser.add_argument("target")
     parser.add_argument("mode", choices=["legacy", "auto", "2026-07-28"])
     parser.add_argument("--header", type=header, action="append", default=[])
+    parser.add_argument("--tools", type=int, default=0)
     parser.add_argument("calls", nargs="?", type=calls, default=[])
     return parser.parse_intermixed_args()
 
@@ -56,6 +61,15 @@ async def list_all(client):
         cursor = page.next_cursor
         if cursor is None:
             return names
+
+
+async def list_settled(client, count):
+    deadline = time.monotonic() + SETTLE_SECS
+    while True:
+        names = await list_all(client)
+        if len(names) >= count or time.monotonic() > deadline:
+            return names
+        await asyncio.sleep(PAUSE_SECS)
 
 
 async def call_one(client, call):
@@ -79,7 +93,7 @@ async def converse(target, args):
             "client": "python",
             "era": "legacy" if client.protocol_version < "2026" else "modern",
             "version": client.protocol_version,
-            "tools": await list_all(client),
+            "tools": await list_settled(client, args.tools),
             "results": [await call_one(client, call) for call in args.calls],
         }
 

@@ -189,6 +189,20 @@ def is_alive(member):
     return fact is not None and fact[2] == started and fact[0] != "Z"
 
 
+def mentioning(path):
+    """The processes that have `path` in their arguments, environment or working folder; this one is left out."""
+    found, needle = [], str(path).encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            facts = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            facts += os.fsencode(os.readlink(entry / "cwd"))
+        except OSError:
+            continue
+        if needle in facts and int(entry.name) != os.getpid():
+            found.append(int(entry.name))
+    return sorted(found)
+
+
 def tail(path, lines=40):
     try:
         return "\n".join(Path(path).read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])

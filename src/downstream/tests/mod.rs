@@ -1,7 +1,8 @@
-//! The door against a scripted hall, over real sockets.
+//! The doors against a scripted hall, over real sockets and over pipes in memory.
 
 mod http;
 mod legacy;
 mod stateless;
+mod stdio;
 mod streams;
 mod support;

@@ -104,6 +104,7 @@ impl Handler for Hall {
         match credential {
             Credential::ApiKey(key) if key.expose() == "nobody" => reject(RejectKind::NotMapped),
             Credential::ApiKey(key) => Ok(Guest(PrincipalId::new(key.expose()))),
+            Credential::Local(principal) => Ok(Guest(principal.clone())),
             Credential::Malformed | Credential::None => reject(RejectKind::Unauthenticated),
         }
     }
@@ -155,6 +156,13 @@ impl Hall {
                 changes.recv().await.ok().map(|()| (Event::ToolsChanged, changes))
             }))),
             "hang" => std::future::pending().await,
+            "panic" => panic!("a tool that panics the hall"),
+            "pretty" => {
+                let Event::Done(outcome) = answered("{\r\n  \"content\": [],\n  \"text\": \"a\\nb\"\n}") else {
+                    panic!()
+                };
+                Reply::once(outcome)
+            }
             "gate" => {
                 self.gate.notified().await;
                 let Event::Done(outcome) = answered(r#"{"content":[]}"#) else { panic!() };
@@ -193,7 +201,7 @@ pub(super) struct House {
     pub(super) address: SocketAddr,
     pub(super) drain: Drain,
     pub(super) clock: Clock,
-    tasks: Tasks,
+    pub(super) tasks: Tasks,
 }
 
 impl House {

@@ -16,15 +16,17 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Answer, Event, Outcome, Reject, RejectKind, Reply};
+use crate::net::{Ends, Frame, LineReader};
 use crate::upstream::ServerSettings;
 use crate::upstream::link::Outgoing;
 use crate::wire::jsonrpc::{
-    DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, Response, code, decode,
+    DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, Response, code, decode, one_line,
+    trimmed,
 };
 use crate::wire::mcp::Era;
 
 use super::child::Ending;
-use super::framing::{Ends, Frame, LineReader, Whose, in_head};
+use super::framing::{Whose, in_head, whose};
 use super::output::Output;
 use super::pending::{Abandoned, Slot, Table};
 
@@ -336,7 +338,7 @@ impl Connection {
         let cap = self.settings.max_response_bytes;
         let reject = self.reject(RejectKind::Limit, &format!("sent a response over max_response_bytes ({cap} bytes)"));
         tracing::warn!(server = %self.settings.name, cap, "a line over max_response_bytes was dropped");
-        match ends.whose() {
+        match whose(ends) {
             Whose::Ours(id) => self.answer(id, Err(reject)),
             Whose::Server => count(&self.counts.others),
             Whose::Unknown => self.table.fail_all(&reject),
@@ -484,17 +486,4 @@ fn count(counter: &AtomicU64) {
 /// Reads the progress token, which is the number of a request of ours.
 fn token(notification: &Notification) -> Option<u64> {
     notification.params.as_deref()?.get("progressToken").ok()??.parse()
-}
-
-fn trimmed(line: Bytes) -> Bytes {
-    let inner = line.trim_ascii();
-    if inner.len() == line.len() { line } else { line.slice_ref(inner) }
-}
-
-/// Makes one line of a message: a raw line break in JSON is whitespace, and a space does as well [R69].
-fn one_line(text: Bytes) -> Bytes {
-    if memchr::memchr2(b'\n', b'\r', &text).is_none() {
-        return text;
-    }
-    text.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect()
 }

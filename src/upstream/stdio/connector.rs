@@ -4,7 +4,6 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -23,9 +22,6 @@ use super::connection::Connection;
 use super::handshake::{Facts, Opened, Plan};
 use super::output::Output;
 
-/// How long each step of an orderly end may take: after stdin is closed, and after TERM.
-const END_GRACE: Duration = Duration::from_secs(2);
-
 /// Starts children of one server.
 #[derive(Debug)]
 pub(in crate::upstream) struct StdioConnector {
@@ -33,7 +29,6 @@ pub(in crate::upstream) struct StdioConnector {
     tasks: Tasks,
     clock: Clock,
     base_env: BaseEnv,
-    end_grace: Duration,
     /// Every child that is not dead yet.
     children: TaskTracker,
 }
@@ -64,7 +59,7 @@ impl StdioConnector {
         clock: Clock,
         base_env: BaseEnv,
     ) -> Self {
-        Self { settings, tasks, clock, base_env, end_grace: END_GRACE, children: TaskTracker::new() }
+        Self { settings, tasks, clock, base_env, children: TaskTracker::new() }
     }
 
     async fn start(&self, want: Want) -> Result<Started, StartError> {
@@ -105,7 +100,7 @@ impl StdioConnector {
         let (connection, queue) = Connection::new(Arc::clone(&self.settings), Arc::clone(&output));
         let stderr_end = CancellationToken::new();
         let read = [connection.read_end.clone(), stderr_end.clone()];
-        let supervisor = Supervisor::new(running, Arc::clone(&connection), self.end_grace, read);
+        let supervisor = Supervisor::new(running, Arc::clone(&connection), self.settings.end_grace, read);
         unfinished.set(Arc::clone(&connection));
         self.tasks.spawn("stdio child", self.children.track_future(supervisor.run()));
         self.tasks.spawn("stdio write", Arc::clone(&connection).write_loop(pipes.stdin, queue));

@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use tokio::io::AsyncReadExt as _;
 
 use super::super::connection::Connection;
-use super::super::framing::{CHUNK, Ends, Frame, KEPT, LineReader, Whose, in_head};
+use super::super::framing::{Whose, in_head, whose};
 use super::super::handshake::{self, Opened, Plan};
 use super::super::output::Output;
 use super::{BaseEnv, StdioConnector, Unfinished};
@@ -21,6 +21,7 @@ use crate::exchange::{
     UpstreamCall,
 };
 use crate::id::{PrincipalId, UpstreamName};
+use crate::net::Ends;
 use crate::runtime::Tasks;
 use crate::secret::Secret;
 use crate::upstream::link::{Connector as _, Link, Outgoing, StartError, Started, Want};
@@ -98,9 +99,8 @@ fn base_env() -> BaseEnv {
 }
 
 fn connector(settings: ServerSettings, tasks: &Tasks) -> Arc<StdioConnector> {
-    let mut connector = StdioConnector::new(Arc::new(settings), tasks.clone(), Clock::manual(), base_env());
-    connector.end_grace = Duration::from_millis(100);
-    Arc::new(connector)
+    let settings = ServerSettings { end_grace: Duration::from_millis(100), ..settings };
+    Arc::new(StdioConnector::new(Arc::new(settings), tasks.clone(), Clock::manual(), base_env()))
 }
 
 /// A hang fails instead of lasting.
@@ -190,60 +190,6 @@ async fn ended(link: &Arc<dyn Link>, tasks: &Tasks) {
 
 // --- framing ---
 
-async fn frames(input: &[u8], cap: usize) -> Vec<Frame> {
-    let mut reader = LineReader::new(input, cap);
-    let mut frames = Vec::new();
-    loop {
-        let frame = reader.next().await.unwrap();
-        let over = matches!(frame, Frame::End | Frame::Endless(_));
-        frames.push(frame);
-        if over {
-            return frames;
-        }
-    }
-}
-
-#[tokio::test]
-async fn the_cap_is_exact_and_reading_goes_on_after_it() {
-    let read = frames(b"12345\n123456\n\nlast", 5).await;
-    let ends = |text: &[u8]| Ends { head: text.to_vec(), tail: text.to_vec() };
-    let line = |text: &'static [u8]| Frame::Line(Bytes::from_static(text));
-    assert_eq!(read, [line(b"12345"), Frame::TooLong(ends(b"123456")), line(b""), line(b"last"), Frame::End]);
-}
-
-#[tokio::test]
-async fn a_long_line_keeps_its_ends() {
-    let mut input = vec![b'a'; 3 * CHUNK];
-    input[..2].copy_from_slice(b"<<");
-    input.extend_from_slice(b">>\nnext\n");
-    let read = frames(&input, CHUNK).await;
-    let Frame::TooLong(ends) = &read[0] else { panic!("{read:?}") };
-    assert_eq!((ends.head.len(), ends.tail.len()), (KEPT, KEPT));
-    assert!(ends.head.starts_with(b"<<a") && ends.tail.ends_with(b"a>>"));
-    assert_eq!(read[1], Frame::Line(Bytes::from_static(b"next")));
-}
-
-/// [LIM-1]: an endless line is given up after four caps; never more than the cap and one buffer is held.
-#[tokio::test]
-async fn an_endless_line_needs_bounded_memory() {
-    const CAP: usize = 1_000_000;
-    let mut reader = LineReader::new(tokio::io::repeat(b'x').take(u64::MAX), CAP);
-    let mut most = 0;
-    let frame = loop {
-        // Each poll reads one chunk and is dropped then: the state lives in the reader.
-        let mut next = Box::pin(reader.next());
-        let frame = futures_util::poll!(&mut next);
-        drop(next);
-        most = most.max(reader.held());
-        match frame {
-            std::task::Poll::Ready(frame) => break frame.unwrap(),
-            std::task::Poll::Pending => tokio::task::yield_now().await,
-        }
-    };
-    assert!(matches!(frame, Frame::Endless(_)));
-    assert!(most <= CAP + CHUNK + 4 * KEPT, "{most}");
-}
-
 #[test]
 fn the_id_is_found_among_the_outermost_members_alone() {
     assert_eq!(in_head(br#"{"jsonrpc":"2.0", "id" : 12 ,"result":{"a"#), Whose::Ours(12));
@@ -252,7 +198,7 @@ fn the_id_is_found_among_the_outermost_members_alone() {
     assert_eq!(in_head(br#"{"id":12"#), Whose::Unknown);
     assert_eq!(in_head(br#"{"id":"12","#), Whose::Unknown);
     assert_eq!(in_head(br#"{"method":"x","id":1,"#), Whose::Server);
-    let tail = |text: &[u8]| Ends { head: b"{\"result\":{".to_vec(), tail: text.to_vec() }.whose();
+    let tail = |text: &[u8]| whose(&Ends { head: b"{\"result\":{".to_vec(), tail: text.to_vec() });
     assert_eq!(tail(br#"xxx"}]},"id":7,"jsonrpc":"2.0"}"#), Whose::Ours(7));
     assert_eq!(tail(br#"xxx","id":8}}"#), Whose::Unknown);
     assert_eq!(tail(br#""id":8},"jsonrpc":"2.0"}"#), Whose::Unknown);

@@ -1,4 +1,4 @@
-//! What passes here is what serde_json takes.
+//! The scanner takes exactly what serde_json takes, and says where values lie.
 
 use proptest::prelude::{ProptestConfig, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 

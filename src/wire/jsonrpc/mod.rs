@@ -5,9 +5,11 @@
 mod decode;
 mod edit;
 mod error;
+mod line;
 mod message;
 
 pub use decode::{DecodeError, DecodeErrorKind, Decoded, Limits, decode};
 pub use edit::Edits;
 pub use error::{ErrorCode, ErrorObject, code};
+pub use line::{HeadMembers, id_at, id_in_tail, one_line, trimmed};
 pub use message::{Message, Notification, Params, Payload, Request, RequestId, Response};

@@ -8,6 +8,7 @@ writes `.pid`, its id at the end of a line, and `.log`, every line that it reads
 import json
 import os
 import random
+import signal
 import sys
 import time
 
@@ -16,6 +17,7 @@ ODDITIES = r'"big":123456789012345678901234567890,"n":1.10,"e":1E+2,"s":"\ud800 
 HEAD = r'"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"up","version":"1"},"a/b":1.0}'
 STATE = r'"st\u00e9 \ud83d\ude00 \"q\" \/ 1.10"'
 waiting = []
+stubborn = []
 
 
 def facts():
@@ -67,6 +69,13 @@ def call(request, line, stateless):
         else:
             result(request, f'"resultType":"complete","content":[],"state":{state}')
         return
+    if name == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        stubborn.append(True)
+    if name == "noisy":
+        sys.stdout.buffer.write(b"noise\n{}\n\x00\xff\n[]\n")
+        sys.stderr.write("noise\n" * 100)
+        sys.stderr.flush()
     if name != "together":
         echo(request, line, stateless)
         return
@@ -106,3 +115,5 @@ for line in sys.stdin.buffer:
         result(request, f'{head}"tools":[{tools}]')
     elif method == "tools/call":
         call(request, line, stateless)
+while stubborn:  # by neither the end of its input nor TERM
+    time.sleep(1)

@@ -40,6 +40,16 @@ pub(crate) struct Events {
     ready: std::collections::VecDeque<String>,
 }
 
+/// The body of a request; `members` stand in its params, `meta` in their `_meta`, each without braces.
+pub(crate) fn body(era: Era, id: &str, method: &str, meta: &str, members: &str) -> String {
+    let own = if era == Era::Stateless { META } else { "" };
+    let both = if own.is_empty() || meta.is_empty() { "" } else { "," };
+    let meta = format!("{own}{both}{meta}");
+    let meta = if meta.is_empty() { String::new() } else { format!("\"_meta\":{{{meta}}}") };
+    let both = if meta.is_empty() || members.is_empty() { "" } else { "," };
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{meta}{both}{members}}}}}"#)
+}
+
 impl Client {
     /// Connects; a legacy client opens its session.
     pub(crate) async fn connect(era: Era, addr: SocketAddr, path: &str, key: Option<&str>) -> Self {
@@ -88,14 +98,9 @@ impl Client {
         answer(wire, &head).await
     }
 
-    /// The body of a request; `members` stand in its params, `meta` in their `_meta`, each without braces.
+    /// The body of a request, as [`body`] of this era.
     pub(crate) fn body(&self, id: &str, method: &str, meta: &str, members: &str) -> String {
-        let own = if self.era == Era::Stateless { META } else { "" };
-        let both = if own.is_empty() || meta.is_empty() { "" } else { "," };
-        let meta = format!("{own}{both}{meta}");
-        let meta = if meta.is_empty() { String::new() } else { format!("\"_meta\":{{{meta}}}") };
-        let both = if meta.is_empty() || members.is_empty() { "" } else { "," };
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{meta}{both}{members}}}}}"#)
+        body(self.era, id, method, meta, members)
     }
 
     fn fields(&self, method: &str, name: Option<&str>) -> Vec<(&'static str, String)> {

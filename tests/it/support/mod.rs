@@ -2,13 +2,15 @@
 
 mod app;
 mod client;
+mod piped;
 mod process;
 mod upstream;
 mod wire;
 
 pub(crate) use app::TestApp;
-pub(crate) use client::{Answer, Client};
-pub(crate) use process::{Child, Gateway, peak_memory_kib, until, within_deadline};
+pub(crate) use client::{Answer, Client, body};
+pub(crate) use piped::Piped;
+pub(crate) use process::{Child, Gateway, folder, lives, peak_memory_kib, until, within_deadline};
 pub(crate) use upstream::{ODDITIES, STATE, STATELESS_HEAD, Speaks, Upstream};
 pub(crate) use wire::raw;
 

@@ -28,7 +28,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A folder of this test's own, which is emptied by the next build alone.
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = format!("it-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -178,6 +178,12 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         let _removed = std::fs::remove_dir_all(&self.folder).is_ok();
     }
+}
+
+/// Says whether a process runs: one that is dead and not yet reaped does not.
+pub(crate) fn lives(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// The most memory that a process has held, in KiB.
