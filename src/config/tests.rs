@@ -171,7 +171,6 @@ excluded_tools = ["filesystem__write_file"]
     assert_eq!(
         places(&errors.0),
         [
-            (17, 7, "mcp.servers[1].url", "https upstreams are not supported in this version"),
             (19, 1, "mcp.servers[1].pinned_resources", "not supported in this version"),
         ]
     );
@@ -515,8 +514,7 @@ fn a_server_is_reached_in_one_way() {
     refused(&server("url = \"http://h\"\nargs = []"), "mcp.servers[0].args", &["no meaning"]);
     refused(&server("command = \"x\"\nheaders = {}"), "mcp.servers[0].headers", &["no meaning"]);
     for (url, part) in [
-        ("https://h/", "https upstreams are not supported in this version"),
-        ("ftp://h/", "must begin with http://"),
+        ("ftp://h/", "must begin with http:// or https://"),
         ("http://u:p@h/", "no user name"),
         ("http://h/#f", "fragment"),
         ("h", "http://HOST"),
@@ -529,7 +527,7 @@ fn a_server_is_reached_in_one_way() {
 #[test]
 fn a_server_that_is_wrong_is_read_to_its_end() {
     let errors =
-        bad(&server("url = \"https://h/\"\ntool_timeout_secs = 900\nera = \"x\"").replace("\"s\"", "\"a__b\""));
+        bad(&server("url = \"ftp://h/\"\ntool_timeout_secs = 900\nera = \"x\"").replace("\"s\"", "\"a__b\""));
     let keys: Vec<_> = errors.0.iter().map(|error| error.key.trim_start_matches("mcp.servers[0].")).collect();
     assert_eq!(keys, ["name", "url", "tool_timeout_secs", "era"], "{errors}");
 }

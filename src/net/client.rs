@@ -1,6 +1,6 @@
 //! A pooled HTTP/1.1 client: bounded connecting, short idling, its tasks tracked.
 //!
-//! Not for: redirects, cookies, decompression, TLS (yet). Invariant: a request is written to at most one connection.
+//! Not for: redirects, cookies, decompression, dialling (`dial`). Invariant: a request is written to at most one connection.
 
 use std::error::Error as _;
 use std::future::Future;
@@ -12,19 +12,19 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioTimer;
 
 use crate::runtime::Tasks;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-const HAPPY_EYEBALLS: Duration = Duration::from_millis(300);
+use super::connector::Connector;
+use super::dial::Dialer;
+
 /// Shorter than the keep-alive of common servers (Node: 5 s), so that an idle connection is ours to close.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The client. Clones share the pool.
 #[derive(Clone, Debug)]
-pub struct HttpClient(Client<HttpConnector, Full<Bytes>>);
+pub struct HttpClient(Client<Connector, Full<Bytes>>);
 
 /// Why there is no response.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -53,18 +53,14 @@ where
 }
 
 impl HttpClient {
-    /// Makes a client whose connections live in `tasks`.
+    /// Makes a client whose connections are dialled by `dialer` and live in `tasks`.
     #[must_use]
-    pub fn new(tasks: &Tasks) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        connector.set_happy_eyeballs_timeout(Some(HAPPY_EYEBALLS));
+    pub fn new(dialer: Dialer, tasks: &Tasks) -> Self {
         let client = Client::builder(InTasks(tasks.clone()))
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
-            .build(connector);
+            .build(Connector(dialer));
         Self(client)
     }
 

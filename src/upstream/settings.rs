@@ -32,6 +32,8 @@ pub struct ServerSettings {
     pub required: bool,
     /// What happens to its tools while it is down [TRN-7].
     pub on_down: OnDown,
+    /// Authorities that its certificate may be of, beside the default ones; with it, nothing but https is spoken [TRN-5].
+    pub tls_ca_cert_path: Option<PathBuf>,
 }
 
 /// How a server is reached.
@@ -123,6 +125,7 @@ impl ServerSettings {
             probe_timeout: Duration::from_secs(5),
             required: false,
             on_down: OnDown::Keep,
+            tls_ca_cert_path: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::header::{HeaderMap, HeaderValue};
 use http::uri::Scheme;
 
-use crate::net::HttpClient;
+use crate::net::{ClientTls, Demand, Dialer, HttpClient};
 use crate::runtime::Tasks;
 
 use super::target::{Pauses, Target};
@@ -16,10 +16,20 @@ use crate::upstream::settings::{ServerSettings, Transport};
 
 /// Makes the connector of one HTTP server; what cannot be sent shows when it is opened.
 pub(in crate::upstream) fn connector(settings: Arc<ServerSettings>, tasks: Tasks) -> Arc<dyn Connector> {
-    match HttpServer::new(settings, HttpClient::new(&tasks), tasks) {
+    let client = HttpClient::new(dialer(&settings, &tasks), &tasks);
+    match HttpServer::new(settings, client, tasks) {
         Ok(server) => Arc::new(server),
         Err(err) => Arc::new(Unusable(err)),
     }
+}
+
+/// Makes what connects to the server. One that is configured with https, or with an authority of its own, is never
+/// spoken to without TLS, whatever URL it names later [TRN-5].
+pub(super) fn dialer(settings: &ServerSettings, tasks: &Tasks) -> Dialer {
+    let ca = settings.tls_ca_cert_path.clone();
+    let https = matches!(&settings.transport, Transport::Http { uri, .. } if uri.scheme() == Some(&Scheme::HTTPS));
+    let demand = if https || ca.is_some() { Demand::Tls } else { Demand::Scheme };
+    Dialer::new(ClientTls::new(ca), demand, tasks)
 }
 
 /// A server whose settings cannot be used.
@@ -43,9 +53,6 @@ impl HttpServer {
         let Transport::Http { uri, headers, .. } = &settings.transport else {
             return Err(StartError::Failed("not an HTTP server".to_owned()));
         };
-        if uri.scheme() != Some(&Scheme::HTTP) {
-            return Err(StartError::Failed("only http:// URLs are served yet".to_owned()));
-        }
         let mut configured = HeaderMap::with_capacity(headers.len());
         for (name, value) in headers {
             let mut value = HeaderValue::from_str(value.expose())

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::super::target::{Pauses, Target};
-use super::HttpServer;
+use super::{HttpServer, dialer};
 use crate::exchange::{
     Answer, ClientFacts, Event, Outcome, Owner, OwnerKey, Reject, RejectKind, Reply, ReplyBody, Retry, ToolCall,
     UpstreamCall,
@@ -55,7 +55,8 @@ fn settings(uri: &str) -> ServerSettings {
 }
 
 fn quick(settings: ServerSettings, tasks: &Tasks) -> Arc<HttpServer> {
-    let mut http = HttpServer::new(Arc::new(settings), HttpClient::new(tasks), tasks.clone()).unwrap();
+    let client = HttpClient::new(dialer(&settings, tasks), tasks);
+    let mut http = HttpServer::new(Arc::new(settings), client, tasks.clone()).unwrap();
     let target = Arc::get_mut(&mut http.target).unwrap();
     let short = Duration::from_millis(1);
     target.pauses = Pauses { first: short, most: short * 20, lived: Duration::from_secs(600) };
@@ -1076,11 +1077,8 @@ async fn settings_that_cannot_be_sent_fail_the_start() {
     if let Transport::Http { headers, .. } = &mut broken.transport {
         headers.push((HeaderName::from_static("x-key"), Secret::new("canary\r\nx: y".to_owned())));
     }
-    for (settings, words) in [(settings("https://127.0.0.1:1/"), "http://"), (broken, "x-key")] {
-        let Err(StartError::Failed(why)) = super::connector(Arc::new(settings), tasks.clone()).open(Want::Any).await
-        else {
-            panic!("opened")
-        };
-        assert!(why.contains(words) && !why.contains("canary"), "{why}");
-    }
+    let Err(StartError::Failed(why)) = super::connector(Arc::new(broken), tasks.clone()).open(Want::Any).await else {
+        panic!("opened")
+    };
+    assert!(why.contains("x-key") && !why.contains("canary"), "{why}");
 }
