@@ -152,7 +152,7 @@ fn tls(table: &Table<'_>, base: &Path) -> Option<TlsFiles> {
             return None;
         }
     };
-    let files = TlsFiles { cert: base.join(cert.filled()?), key: base.join(key.filled()?) };
+    let files = TlsFiles { cert: base.join(cert.path()?), key: base.join(key.path()?) };
     match files.check() {
         Ok(open_to_all) => {
             if open_to_all {

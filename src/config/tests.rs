@@ -250,7 +250,7 @@ fn keys_of_later_versions_are_told_from_mistakes() {
         let text = format!("listen = {{ auth = \"keys\" }}\n{text}");
         refused(&text, key, &["not supported in this version"]);
     }
-    refused("[listen]\nauth = \"keys\"\ntls_cert = \"x\"", "listen.tls_cert", &["not supported in this version"]);
+    refused("[listen]\nauth = \"keys\"\nhealth = \"x\"", "listen.health", &["not supported in this version"]);
     refused(&server("command = \"x\"\nisolation = \"shared\""), "mcp.servers[0].isolation", &["not supported in this"]);
 }
 
@@ -575,7 +575,7 @@ fn localhost_is_two_addresses() {
     assert_eq!(loaded.settings.downstream.addresses, addresses(&["127.0.0.1:7800"]));
     assert_eq!(loaded.settings.admin, addresses(&["127.0.0.1:7801"]));
     for (value, part) in [
-        ("\"unix:/run/p\"", "unix sockets are not supported in this version"),
+        ("\"unix:run/p\"", "absolute path"),
         ("\"example.com:80\"", "IP address"),
         ("\"127.0.0.1\"", "IP address"),
         ("[]", "must not be empty"),
@@ -634,10 +634,10 @@ fn no_error_shows_a_secret() {
         format!("headers = {{ A = \"{c}\\n\" }}"),
         format!("url = \"https://{c}@h/\""),
         format!("url = \"https://u:{c}@h/\""),
-        format!("url = \"https://h/?key={c}\""),
-        format!("url = \"https://h/{c}/mcp\""),
-        format!("url = 'https://h?{c}'"),
-        format!("url = \"https:\\u002F/{c}\""),
+        format!("url = \"ftp://h/?key={c}\""),
+        format!("url = \"ftp://h/{c}/mcp\""),
+        format!("url = 'ftp://h?{c}'"),
+        format!("url = \"ftp:\\u002F/{c}\""),
         format!("url = \"{c}\""),
         format!("url = [\"http://h/{c}\"]"),
         format!("token = \"{c}\""),
@@ -697,9 +697,9 @@ fn a_masked_line_marks_the_right_place() {
     assert!(errors.0[0].to_string().contains("portcullis.toml:6:28\n"), "{errors}");
     let place = errors.0[1].place.as_ref().unwrap();
     assert_eq!((place.shown.as_str(), place.shown.get(place.marked.clone()).unwrap()), ("era = \"x\"", "\"x\""));
-    let errors = bad(&server("url = \"https://h:1/a?b\""));
+    let errors = bad(&server("url = \"ftp://h:1/a?b\""));
     let place = errors.0[0].place.as_ref().unwrap();
-    assert_eq!(place.shown, "url = \"https://h:1[hidden]\"");
+    assert_eq!(place.shown, "url = \"ftp://h:1[hidden]\"");
 }
 
 fn failed(results: &[ExpectationResult]) -> Vec<&str> {

@@ -349,7 +349,7 @@ impl Entry<'_> {
             value.warn("is ignored: a server that is started by a command is not spoken to over TLS", None);
             return None;
         };
-        let path = PathBuf::from(value.filled()?);
+        let path = value.path()?;
         if uri.scheme() == Some(&Scheme::HTTP) && uri.host() != Some(DISABLED_HOST) {
             value.error_help(
                 format!("server '{}': an authority needs an https url", self.name),
