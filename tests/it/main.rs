@@ -18,4 +18,8 @@ mod start_stop;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod tls_down;
+#[cfg(test)]
+mod tls_up;
+#[cfg(test)]
 mod visible;

@@ -28,7 +28,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A folder of this test's own, which is emptied by the next build alone.
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = format!("it-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -118,7 +118,9 @@ impl Gateway {
         let mut addr = None;
         while let Some(line) = within_deadline("the start block", talk.next_line()).await.unwrap() {
             if let Some(at) = line.trim().strip_prefix("MCP ") {
-                let at = at.trim().trim_start_matches("http://").trim_end_matches("/mcp");
+                let at = at.trim().trim_start_matches("http://").trim_start_matches("https://");
+                // A local socket has no address; whoever asked for one knows where it is.
+                let at = if at.starts_with("unix:") { "0.0.0.0:0" } else { at.trim_end_matches("/mcp") };
                 addr = Some(at.parse().unwrap());
             }
             said.push_str(&line);
@@ -149,6 +151,11 @@ impl Gateway {
     pub(crate) fn terminate(&self) {
         let pid = Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
+    }
+
+    /// Ends it at once, without a chance to tidy up.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
     }
 
     /// Waits for a line of its talk.
