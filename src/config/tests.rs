@@ -168,12 +168,7 @@ excluded_tools = ["filesystem__write_file"]
 
     let later = text.replace("max_response_bytes = 0", "pinned_resources = []").replace("http://docs", "https://docs");
     let errors = folder.load(&later).unwrap_err();
-    assert_eq!(
-        places(&errors.0),
-        [
-            (19, 1, "mcp.servers[1].pinned_resources", "not supported in this version"),
-        ]
-    );
+    assert_eq!(places(&errors.0), [(19, 1, "mcp.servers[1].pinned_resources", "not supported in this version"),]);
 }
 
 #[test]
@@ -526,8 +521,7 @@ fn a_server_is_reached_in_one_way() {
 
 #[test]
 fn a_server_that_is_wrong_is_read_to_its_end() {
-    let errors =
-        bad(&server("url = \"ftp://h/\"\ntool_timeout_secs = 900\nera = \"x\"").replace("\"s\"", "\"a__b\""));
+    let errors = bad(&server("url = \"ftp://h/\"\ntool_timeout_secs = 900\nera = \"x\"").replace("\"s\"", "\"a__b\""));
     let keys: Vec<_> = errors.0.iter().map(|error| error.key.trim_start_matches("mcp.servers[0].")).collect();
     assert_eq!(keys, ["name", "url", "tool_timeout_secs", "era"], "{errors}");
 }

@@ -87,7 +87,10 @@ fn a_certificate_is_tried_when_the_file_is_read() {
 
     fs::set_permissions(folder.0.join("key.pem"), fs::Permissions::from_mode(0o644)).unwrap();
     let warnings = folder.listen(good).unwrap().warnings;
-    assert_eq!((warnings.len(), warnings[0].severity, warnings[0].key.as_str()), (1, Severity::Warning, "listen.tls_key"));
+    assert_eq!(
+        (warnings.len(), warnings[0].severity, warnings[0].key.as_str()),
+        (1, Severity::Warning, "listen.tls_key")
+    );
     assert!(warnings[0].message.contains(&folder.file("key.pem")), "{}", warnings[0]);
     assert!(warnings[0].to_string().contains("chmod 600"), "{}", warnings[0]);
 }

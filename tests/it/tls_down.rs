@@ -57,9 +57,7 @@ impl Drop for Mounted {
 /// The rest of a configuration: these lines of `[listen]`, and one server that `local` is granted.
 fn rest(listen: &str, upstream: &Upstream) -> String {
     let (tables, names) = TestApp::servers(&[("up", upstream.lines())]);
-    format!(
-        "{listen}{tables}[mcp_bundles.all]\nservers = [{names}]\n[principals.local]\nmcp_bundles = [\"all\"]\n"
-    )
+    format!("{listen}{tables}[mcp_bundles.all]\nservers = [{names}]\n[principals.local]\nmcp_bundles = [\"all\"]\n")
 }
 
 /// Lists, calls and is told of a change: one more tool.

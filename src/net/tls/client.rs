@@ -28,8 +28,13 @@ pub struct ClientTls(Arc<Judge>);
 struct Judge {
     /// The server's own `tls_ca_cert_path`.
     ca: Option<PathBuf>,
-    /// Made from the content with this hash; of no content where there is no file.
-    made: Mutex<Option<(Option<[u8; 32]>, Arc<ClientConfig>)>>,
+    made: Mutex<Option<Made>>,
+}
+
+/// A configuration, and the hash of the file's content it was made from, where there is a file.
+struct Made {
+    of: Option<[u8; 32]>,
+    config: Arc<ClientConfig>,
 }
 
 /// Why there is no TLS connection. The words name no address and no content of a file.
@@ -83,7 +88,7 @@ impl Judge {
             return None;
         }
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.as_ref().map(|(_, config)| Arc::clone(config))
+        made.as_ref().map(|made| Arc::clone(&made.config))
     }
 
     /// Reads the file, if there is one, and makes the configuration if its content is new. Blocks.
@@ -91,17 +96,15 @@ impl Judge {
         let content = self.ca.as_ref().map(|path| Ok::<_, TlsFileError>((path, file::read(path)?))).transpose()?;
         let hash = content.as_ref().map(|(_, content)| content.hash);
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, config)) = made.as_ref()
-            && *of == hash
-        {
-            return Ok(Arc::clone(config));
+        if let Some(made) = made.as_ref().filter(|made| made.of == hash) {
+            return Ok(Arc::clone(&made.config));
         }
         let roots = match &content {
             Some((path, content)) => Arc::new(roots::with(path, content)?),
             None => roots::defaults(),
         };
         let config = Arc::new(configure(roots)?);
-        *made = Some((hash, Arc::clone(&config)));
+        *made = Some(Made { of: hash, config: Arc::clone(&config) });
         Ok(config)
     }
 }

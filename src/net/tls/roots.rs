@@ -22,7 +22,10 @@ pub(super) fn defaults() -> Arc<RootCertStore> {
         let (used, passed) = roots.add_parsable_certificates(found.certs);
         if used == 0 {
             roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-            tracing::info!(bundled = roots.len(), "this machine has no certificate authorities: the bundled ones serve");
+            tracing::info!(
+                bundled = roots.len(),
+                "this machine has no certificate authorities: the bundled ones serve"
+            );
         } else {
             tracing::debug!(used, passed, "certificate authorities of this machine");
         }

@@ -105,12 +105,12 @@ impl TlsFiles {
         let fail = |path: &Path, why: String| TlsFileError::new(path, why);
         let chain = pem::certificates(cert.bytes.expose()).map_err(|why| fail(&self.cert, why.to_owned()))?;
         let key = pem::private_key(key.bytes.expose()).map_err(|why| fail(&self.key, why.to_owned()))?;
-        CertifiedKey::from_der(chain, key, &PROVIDER).map_err(|err| match err {
-            rustls::Error::InconsistentKeys(_) => {
-                fail(&self.key, format!("is not the key of the certificate in {}", self.cert.display()))
+        CertifiedKey::from_der(chain, key, &PROVIDER).map_err(|err| {
+            if let rustls::Error::InconsistentKeys(_) = err {
+                return fail(&self.key, format!("is not the key of the certificate in {}", self.cert.display()));
             }
-            rustls::Error::InvalidCertificate(why) => fail(&self.cert, format!("cannot be used: {why}")),
-            other => fail(&self.key, format!("cannot be used: {other}")),
+            let path = if let rustls::Error::InvalidCertificate(_) = err { &self.cert } else { &self.key };
+            fail(path, format!("cannot be used: {err}"))
         })
     }
 }
@@ -158,13 +158,13 @@ impl ServerTls {
                 ticks.tick().await;
                 let looked = tls.clone();
                 let Ok(found) = blocking.blocking(move || looked.reread()).await else { return };
-                unreadable = tls.tell(found, unreadable);
+                unreadable = tls.tell(found, unreadable.as_ref());
             }
         });
     }
 
     /// Writes what a look found, a failure that repeats itself once; returns that failure.
-    fn tell(&self, found: Reread, before: Option<TlsFileError>) -> Option<TlsFileError> {
+    fn tell(&self, found: Reread, before: Option<&TlsFileError>) -> Option<TlsFileError> {
         match found {
             Reread::Same => None,
             Reread::New => {
@@ -172,7 +172,7 @@ impl ServerTls {
                 None
             }
             Reread::Kept(err) => {
-                if before.as_ref() != Some(&err) {
+                if before != Some(&err) {
                     tracing::error!(%err, "the new certificate cannot be used: the one before stays");
                 }
                 Some(err)

@@ -36,7 +36,7 @@ impl Authority {
 
     /// Makes a certificate for host names and addresses.
     pub(crate) fn leaf(&self, names: &[&str]) -> Leaf {
-        self.signed(params(names))
+        self.signed(&params(names))
     }
 
     /// Makes one that was good years ago.
@@ -44,10 +44,10 @@ impl Authority {
         let mut params = params(names);
         params.not_before = date_time_ymd(2001, 1, 1);
         params.not_after = date_time_ymd(2002, 1, 1);
-        self.signed(params)
+        self.signed(&params)
     }
 
-    fn signed(&self, params: CertificateParams) -> Leaf {
+    fn signed(&self, params: &CertificateParams) -> Leaf {
         let key = KeyPair::generate().unwrap();
         Leaf { cert: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
     }
