@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -10,6 +11,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use portcullis::config::process_env;
 use portcullis::runtime::Tasks;
 use rustix::process::{Pid, test_kill_process};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -382,4 +384,41 @@ async fn a_local_socket_is_its_owners_and_goes_with_the_gateway() {
 
 fn remove(folder: &Path) {
     let _removed = std::fs::remove_dir_all(folder).is_ok();
+}
+
+/// What certs/README.md says: the script's certificate serves, its authority is trusted, its keys are nobody else's.
+#[tokio::test]
+async fn development_certificates_serve() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("certs/make-dev-certs");
+    let folder = folder();
+    let make = |names: &[&str]| {
+        let made = Command::new(&script).arg("--into").arg(&folder).args(names).output().unwrap();
+        let said = String::from_utf8(made.stderr).unwrap();
+        (made.status.code(), said)
+    };
+    match make(&[]) {
+        (Some(0), _) => {}
+        // The script's own code for a machine that lacks openssl.
+        (Some(69), said) => {
+            assert_ne!(process_env("CI").as_deref(), Some("true"), "{said}");
+            eprintln!("not run: development certificates ({})", said.trim());
+            return;
+        }
+        (code, said) => panic!("{code:?}: {said}"),
+    }
+    for key in ["ca-key.pem", "key.pem"] {
+        assert_eq!(std::fs::metadata(folder.join(key)).unwrap().permissions().mode() & 0o777, 0o600, "{key}");
+    }
+    let at = |name: &str| folder.join(name).display().to_string();
+    let lines = format!("tls_cert = \"{}\"\ntls_key = \"{}\"\n", at("cert.pem"), at("key.pem"));
+    let upstream = Upstream::start(Speaks::Both, false, &["echo"]).await;
+    let app = TestApp::start("none", &rest(&lines, &upstream)).await;
+    let authority = std::fs::read_to_string(folder.join("ca.pem")).unwrap();
+    assert!(connect_tls(app.addr, &authority, &[b"h2"]).await.is_ok());
+    assert!(connect_tls(app.addr, &Authority::new().pem, &[b"h2"]).await.is_err());
+    assert_eq!(make(&["my-host.example", "10.0.0.1"]).0, Some(0));
+    assert_eq!(std::fs::read_to_string(folder.join("ca.pem")).unwrap(), authority, "the authority stays");
+    assert_eq!(make(&["no host"]).0, Some(2));
+    app.stop().await;
+    remove(&folder);
 }

@@ -1,7 +1,7 @@
 //! Servers over https: whose certificate is taken, and that nothing leads away from TLS [TRN-5, FC-CFG-08].
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +9,8 @@ use portcullis::runtime::Tasks;
 use tokio::net::TcpListener;
 
 use crate::support::{
-    Authority, Client, ERAS, Era, Leaf, Speaks, TestApp, Tunnel, Upstream, Wire, folder, until, within_deadline,
+    Authority, Client, ERAS, Era, Gateway, Leaf, Speaks, TestApp, Tunnel, Upstream, Wire, folder, until,
+    within_deadline,
 };
 
 /// An authority in a file of its own.
@@ -216,4 +217,31 @@ async fn a_downgrade_by_the_servers_endpoint_is_not_followed() {
         assert_eq!(plain.visits.load(Ordering::SeqCst), 0, "{way}");
     }
     tasks.cancel();
+}
+
+/// Without `tls_ca_cert_path` the machine's authorities judge; where there are none, the bundled ones, and no others.
+#[tokio::test]
+async fn the_machines_authorities_judge_and_the_bundled_ones_where_there_are_none() {
+    let trusted = Trusted::new();
+    let upstream = Upstream::start(Speaks::Both, false, &["echo"]).await;
+    let front = Tunnel::of_tls(&trusted.leaf(), upstream.addr()).await;
+    let (tables, names) = TestApp::servers(&[("up", https(front.addr))]);
+    let rest = format!("{tables}[mcp_bundles.all]\nservers = [{names}]\n[principals.local]\nmcp_bundles = [\"all\"]\n");
+    let none = trusted.folder.join("none.pem");
+    std::fs::write(&none, "").unwrap();
+    let start = async |file: &Path| {
+        let env = [("SSL_CERT_FILE", file), ("SSL_CERT_DIR", &trusted.folder.join("nowhere"))];
+        Gateway::try_start_in(&env, "127.0.0.1:0", &rest).await.unwrap()
+    };
+
+    let gateway = start(&trusted.folder.join("ca.pem")).await;
+    assert!(gateway.said.contains("ready, 1 tools") && !gateway.said.contains("bundled"), "{}", gateway.said);
+    gateway.terminate();
+    assert_eq!(gateway.ended().await, Some(0));
+
+    let gateway = start(&none).await;
+    assert!(gateway.said.contains("the bundled ones serve"), "{}", gateway.said);
+    assert!(gateway.said.contains("of no authority that is trusted"), "{}", gateway.said);
+    gateway.terminate();
+    assert_eq!(gateway.ended().await, Some(0));
 }
