@@ -110,7 +110,7 @@ async fn a_certificate_is_taken_for_good_reasons_alone() {
         ("without the authority", None, good, Err("of no authority that is trusted")),
         ("foreign authority", Some(&ca), hello(&foreign.leaf(&names), &tasks), Err("of no authority that is trusted")),
         ("expired", Some(&ca), hello(&ours.expired(&names), &tasks), Err("has expired")),
-        ("other host", Some(&ca), hello(&ours.leaf(&["other.example"]), &tasks), Err("is not for the host '")),
+        ("other host", Some(&ca), hello(&ours.leaf(&["other.example"]), &tasks), Err("is not for the host of its url")),
     ];
     for (case, ca, port, expected) in cases {
         for host in ["localhost", "localhost.", "127.0.0.1"] {

@@ -6,7 +6,6 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -69,10 +68,13 @@ fn clear(path: &Path) -> io::Result<()> {
     if !facts.file_type().is_socket() {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of that name that is no socket"));
     }
-    match StdUnixStream::connect(path) {
-        Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there")),
+    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // Whoever listens may be too busy to accept: that is an answer too, and nothing to wait for.
+    probe.set_nonblocking(true)?;
+    match probe.connect(&SockAddr::unix(path)?) {
         Err(err) if err.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
-        Err(err) => Err(err),
+        Err(err) if err.kind() != io::ErrorKind::WouldBlock => Err(err),
+        Ok(()) | Err(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there")),
     }
 }
 
@@ -82,6 +84,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::net::UnixListener;
     use std::path::PathBuf;
+
+    use socket2::{Domain, SockAddr, Socket, Type};
 
     use super::LocalListener;
 
@@ -100,6 +104,28 @@ mod tests {
         assert_eq!(err.kind(), std::io::ErrorKind::AddrInUse);
         drop(listener);
         assert!(!path.exists());
+    }
+
+    /// A listener that does not accept is one.
+    #[tokio::test]
+    async fn a_full_queue_is_not_waited_for() {
+        let path = place("c.sock");
+        let busy = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        busy.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        busy.listen(0).unwrap();
+        let mut waiting = Vec::new();
+        loop {
+            let client = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+            client.set_nonblocking(true).unwrap();
+            let full = client.connect(&SockAddr::unix(&path).unwrap()).is_err();
+            waiting.push(client);
+            if full {
+                break;
+            }
+        }
+        let err = LocalListener::bind(&path).unwrap_err();
+        assert_eq!(err.kind(), std::io::ErrorKind::AddrInUse, "{err}");
+        fs::remove_file(&path).unwrap();
     }
 
     #[tokio::test]

@@ -77,7 +77,7 @@ impl ClientTls {
             }
         };
         let connected = TlsConnector::from(config).connect(name, socket).await;
-        connected.map_err(|err| TlsFailure::Handshake(words(&err, host)))
+        connected.map_err(|err| TlsFailure::Handshake(words(&err)))
     }
 }
 
@@ -120,7 +120,7 @@ fn configure(roots: Arc<RootCertStore>) -> Result<ClientConfig, TlsFailure> {
 }
 
 /// Says which check failed.
-fn words(err: &std::io::Error, host: &str) -> String {
+fn words(err: &std::io::Error) -> String {
     let Some(cause) = err.get_ref().and_then(|cause| cause.downcast_ref::<Error>()) else {
         return format!("the TLS handshake broke off: {err}");
     };
@@ -135,7 +135,8 @@ fn words(err: &std::io::Error, host: &str) -> String {
         return "its certificate is not valid yet".to_owned();
     }
     if let CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } = why {
-        return format!("its certificate is not for the host '{host}'");
+        // The host may be part of a secret: it is not repeated.
+        return "its certificate is not for the host of its url".to_owned();
     }
     // An authority that was made anew under its old name has another key.
     if let CertificateError::UnknownIssuer | CertificateError::BadSignature = why {
