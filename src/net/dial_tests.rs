@@ -1,8 +1,7 @@
 //! Dialling over real sockets: which address answers, and whose certificate is taken [TRN-5].
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
 use std::time::Duration;
 
 use http::Uri;
@@ -11,17 +10,10 @@ use tokio::net::TcpListener;
 
 use super::super::certs::{Authority, Leaf};
 use super::super::listen::{Listener, Slots};
+use super::super::scratch::Scratch;
 use super::super::tls::{ClientTls, ServerTls, TlsFiles};
 use super::{Demand, DialError, DialedStream, Dialer, in_turns};
 use crate::runtime::Tasks;
-
-fn folder() -> PathBuf {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let name = format!("portcullis-dial-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let folder = std::env::temp_dir().join(name);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
 
 fn dialer(ca: Option<&Path>, demand: Demand) -> Dialer {
     Dialer::new(ClientTls::new(ca.map(Path::to_owned)), demand, &Tasks::new())
@@ -33,7 +25,8 @@ fn url(text: &str) -> Uri {
 
 /// A TLS server with this certificate, which says hello; returns its port.
 fn hello(leaf: &Leaf, tasks: &Tasks) -> u16 {
-    let (cert, key) = leaf.write(&folder());
+    let folder = Scratch::new();
+    let (cert, key) = leaf.write(&folder);
     let tls = ServerTls::load(TlsFiles { cert, key }).unwrap();
     let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), Slots::new(64)).unwrap().with_tls(Some(tls));
     let port = listener.address().unwrap().port();
@@ -101,7 +94,8 @@ fn families_take_turns() {
 async fn a_certificate_is_taken_for_good_reasons_alone() {
     let tasks = Tasks::new();
     let (ours, foreign) = (Authority::new(), Authority::new());
-    let ca = folder().join("ca.pem");
+    let folder = Scratch::new();
+    let ca = folder.join("ca.pem");
     std::fs::write(&ca, &ours.pem).unwrap();
     let names = ["localhost", "127.0.0.1"];
     let good = hello(&ours.leaf(&names), &tasks);
@@ -134,7 +128,8 @@ async fn a_certificate_is_taken_for_good_reasons_alone() {
 async fn authorities_are_read_again_for_new_connections() {
     let tasks = Tasks::new();
     let (ours, foreign) = (Authority::new(), Authority::new());
-    let ca = folder().join("ca.pem");
+    let folder = Scratch::new();
+    let ca = folder.join("ca.pem");
     let port = hello(&ours.leaf(&["localhost"]), &tasks);
     let dialer = dialer(Some(&ca), Demand::Tls);
     let url = url(&format!("https://localhost:{port}/"));

@@ -83,21 +83,16 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::net::UnixListener;
-    use std::path::PathBuf;
 
     use socket2::{Domain, SockAddr, Socket, Type};
 
+    use super::super::scratch::Scratch;
     use super::LocalListener;
-
-    fn place(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("portcullis-local-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        folder.join(name)
-    }
 
     #[tokio::test]
     async fn the_file_is_the_owners_alone_and_goes_with_the_listener() {
-        let path = place("a.sock");
+        let folder = Scratch::new();
+        let path = folder.join("a.sock");
         let listener = LocalListener::bind(&path).unwrap();
         assert_eq!(fs::symlink_metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let err = LocalListener::bind(&path).unwrap_err();
@@ -109,7 +104,8 @@ mod tests {
     /// A listener that does not accept is one.
     #[tokio::test]
     async fn a_full_queue_is_not_waited_for() {
-        let path = place("c.sock");
+        let folder = Scratch::new();
+        let path = folder.join("c.sock");
         let busy = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
         busy.bind(&SockAddr::unix(&path).unwrap()).unwrap();
         busy.listen(0).unwrap();
@@ -125,12 +121,12 @@ mod tests {
         }
         let err = LocalListener::bind(&path).unwrap_err();
         assert_eq!(err.kind(), std::io::ErrorKind::AddrInUse, "{err}");
-        fs::remove_file(&path).unwrap();
     }
 
     #[tokio::test]
     async fn only_what_nobody_listens_on_is_replaced() {
-        let path = place("b.sock");
+        let folder = Scratch::new();
+        let path = folder.join("b.sock");
         // A standard listener leaves its file behind, as a process does that was killed.
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
@@ -146,6 +142,5 @@ mod tests {
         fs::write(&path, "precious").unwrap();
         assert!(LocalListener::bind(&path).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
-        fs::remove_file(&path).unwrap();
     }
 }

@@ -8,6 +8,8 @@ mod dial;
 mod listen;
 mod local;
 #[cfg(test)]
+mod scratch;
+#[cfg(test)]
 pub(crate) mod script;
 mod stream;
 mod tls;

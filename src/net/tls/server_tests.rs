@@ -2,27 +2,20 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 
+use super::super::super::scratch::Scratch;
 use super::super::certs::{Authority, Leaf};
 use super::super::pem;
 use super::{HANDSHAKES_MAX, Reread, ServerTls, TlsFiles};
 
-fn folder() -> PathBuf {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let name = format!("portcullis-tls-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let folder = std::env::temp_dir().join(name);
-    fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
-fn files(leaf: &Leaf) -> TlsFiles {
-    let (cert, key) = leaf.write(&folder());
-    TlsFiles { cert, key }
+/// Writes a pair into a folder, which must be kept.
+fn files(leaf: &Leaf) -> (Scratch, TlsFiles) {
+    let folder = Scratch::new();
+    let (cert, key) = leaf.write(&folder);
+    (folder, TlsFiles { cert, key })
 }
 
 fn served(tls: &ServerTls) -> CertificateDer<'static> {
@@ -37,7 +30,7 @@ fn der(leaf: &Leaf) -> CertificateDer<'static> {
 fn an_error_names_the_file_and_what_is_wrong() {
     let authority = Authority::new();
     let (one, other) = (authority.leaf(&["localhost"]), authority.leaf(&["localhost"]));
-    let good = files(&one);
+    let (_folder, good) = files(&one);
     assert_eq!(good.check(), Ok(false));
     fs::set_permissions(&good.key, fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(good.check(), Ok(true));
@@ -57,7 +50,7 @@ fn an_error_names_the_file_and_what_is_wrong() {
         (&one.cert, "canary", false, "holds no private key"),
     ];
     for (cert, key, blames_cert, words) in cases {
-        let files = files(&Leaf { cert: cert.to_owned(), key: key.to_owned() });
+        let (_folder, files) = files(&Leaf { cert: cert.to_owned(), key: key.to_owned() });
         let err = files.check().unwrap_err();
         assert_eq!(err.path, if blames_cert { files.cert } else { files.key }, "{words}");
         let text = err.to_string();
@@ -73,7 +66,7 @@ fn an_error_names_the_file_and_what_is_wrong() {
 /// A pipe that nobody writes to must not be waited for.
 #[test]
 fn a_pipe_is_not_waited_for() {
-    let files = files(&Authority::new().leaf(&["localhost"]));
+    let (_folder, files) = files(&Authority::new().leaf(&["localhost"]));
     fs::remove_file(&files.cert).unwrap();
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, &files.cert, rustix::fs::FileType::Fifo, mode, 0).unwrap();
@@ -85,7 +78,7 @@ fn a_pipe_is_not_waited_for() {
 fn a_new_certificate_is_taken_and_a_bad_one_is_not() {
     let authority = Authority::new();
     let (one, two) = (authority.leaf(&["localhost"]), authority.leaf(&["localhost"]));
-    let base = folder();
+    let base = Scratch::new();
     for (name, leaf) in [("v1", &one), ("v2", &two)] {
         fs::create_dir_all(base.join(name)).unwrap();
         leaf.write(&base.join(name));
@@ -120,7 +113,8 @@ fn a_new_certificate_is_taken_and_a_bad_one_is_not() {
 /// One that connects and is silent is given up in time, and until then takes no place from those that speak.
 #[tokio::test(start_paused = true)]
 async fn a_handshake_that_never_ends_is_given_up() {
-    let tls = ServerTls::load(files(&Authority::new().leaf(&["localhost"]))).unwrap();
+    let (_folder, files) = files(&Authority::new().leaf(&["localhost"]));
+    let tls = ServerTls::load(files).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (socket, _) = listener.accept().await.unwrap();
