@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -10,10 +11,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::admin::Admin;
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::downstream::Downstream;
+use crate::downstream::{Downstream, DownstreamSettings};
 use crate::gateway::Gateway;
 use crate::id::UpstreamName;
-use crate::net::{Listener, Slots};
+use crate::net::{Listener, ServerTls, Slots, TlsFileError};
 use crate::runtime::{Drain, Ready, Tasks};
 use crate::seal::SealError;
 use crate::upstream::{SetError, TargetSet};
@@ -27,6 +28,12 @@ pub enum AppError {
     /// An address cannot be listened on.
     #[error("cannot listen on {0}: {1}")]
     Bind(SocketAddr, std::io::Error),
+    /// A local socket cannot be listened on.
+    #[error("cannot listen on unix:{path}: {1}", path = .0.display())]
+    Socket(PathBuf, std::io::Error),
+    /// The listener's certificate cannot be used.
+    #[error("tls_cert and tls_key: {0}")]
+    Tls(#[from] TlsFileError),
     /// The machine gives no randomness.
     #[error(transparent)]
     Seal(#[from] SealError),
@@ -67,7 +74,7 @@ impl App {
     pub fn build(settings: Settings, base_env: &Arc<[(OsString, OsString)]>) -> Result<Bound, AppError> {
         let (tasks, drain, ready, clock) = (Tasks::new(), Drain::new(), Ready::new(), Clock::real());
         let slots = Slots::new(settings.downstream.connections_max);
-        let listeners = bind(&settings.downstream.addresses, &slots)?;
+        let listeners = listen(&settings.downstream, &slots, &tasks)?;
         let admin_listeners = bind(&settings.admin, &Slots::new(ADMIN_CONNECTIONS))?;
         let mut granted = BTreeMap::new();
         for server in settings.gateway.principals.iter().flat_map(|one| one.granted.iter()) {
@@ -98,6 +105,21 @@ impl App {
 /// Listens to a signal from here on.
 pub(super) fn heard(kind: SignalKind) -> Result<Signal, AppError> {
     signal(kind).map_err(AppError::Signal)
+}
+
+/// Binds where clients connect; starts the watch over the certificate.
+fn listen(settings: &DownstreamSettings, slots: &Slots, tasks: &Tasks) -> Result<Vec<Listener>, AppError> {
+    let tls = settings.tls.clone().map(ServerTls::load).transpose()?;
+    if let Some(tls) = &tls {
+        tls.watch(tasks);
+    }
+    let bound = bind(&settings.addresses, slots)?;
+    let mut listeners: Vec<Listener> = bound.into_iter().map(|listener| listener.with_tls(tls.clone())).collect();
+    for path in &settings.sockets {
+        let listener = Listener::bind_local(path, slots.clone());
+        listeners.push(listener.map_err(|err| AppError::Socket(path.clone(), err))?);
+    }
+    Ok(listeners)
 }
 
 fn bind(addresses: &[SocketAddr], slots: &Slots) -> Result<Vec<Listener>, AppError> {

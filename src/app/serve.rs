@@ -20,16 +20,26 @@ const CLOSE_GRACE: Duration = Duration::from_secs(8);
 const BLOCK_WAIT: Duration = Duration::from_secs(5);
 
 impl Bound {
-    /// Returns where clients connect.
+    /// Returns the addresses where clients connect; local sockets have none.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().map(crate::net::Listener::address).collect()
+        self.listeners.iter().filter_map(crate::net::Listener::address).collect()
+    }
+
+    /// Returns where clients connect, as a person types it.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<String> {
+        let spelled = |listener: &crate::net::Listener| {
+            let path = if listener.address().is_some() { "/mcp" } else { "" };
+            format!("{listener}{path}")
+        };
+        self.listeners.iter().map(spelled).collect()
     }
 
     /// Returns where probes are answered.
     #[must_use]
     pub fn admin_addresses(&self) -> Vec<SocketAddr> {
-        self.admin_listeners.iter().map(crate::net::Listener::address).collect()
+        self.admin_listeners.iter().filter_map(crate::net::Listener::address).collect()
     }
 
     /// Returns the hall, for tests and local commands.

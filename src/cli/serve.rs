@@ -50,10 +50,9 @@ async fn gateway(loaded: Loaded, next: &str) -> ExitCode {
         Ok(bound) => bound,
         Err(err) => return fail(&err.to_string()),
     };
-    let list = |addresses: Vec<SocketAddr>, path: &str| {
-        addresses.iter().map(|address| format!("http://{address}{path}")).collect::<Vec<_>>().join(", ")
-    };
-    let (mcp, admin) = (list(bound.addresses(), "/mcp"), list(bound.admin_addresses(), "/readyz"));
+    let probe = |address: &SocketAddr| format!("http://{address}/readyz");
+    let admin = bound.admin_addresses().iter().map(probe).collect::<Vec<_>>().join(", ");
+    let mcp = bound.endpoints().join(", ");
     bound.start();
     let servers = bound.describe().await;
     say(&format!("portcullis {}", env!("CARGO_PKG_VERSION")));

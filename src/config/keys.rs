@@ -13,8 +13,9 @@ pub(super) const ROOT_LATER: &[&str] = &[
     "workflows",
 ];
 
-pub(super) const LISTEN: &[&str] = &["admin", "allowed_hosts", "allowed_origins", "auth", "http"];
-pub(super) const LISTEN_LATER: &[&str] = &["health", "public_url", "tls_cert", "tls_key"];
+pub(super) const LISTEN: &[&str] =
+    &["admin", "allowed_hosts", "allowed_origins", "auth", "http", "tls_cert", "tls_key"];
+pub(super) const LISTEN_LATER: &[&str] = &["health", "public_url"];
 
 pub(super) const MCP: &[&str] = &["empty_allow", "enabled", "first_list_wait_secs", "name_budget", "servers"];
 pub(super) const MCP_LATER: &[&str] = &["blob_paths", "blobs", "deferred_loading", "overflow", "resource_tools"];
@@ -35,6 +36,7 @@ pub(super) const SERVER: &[&str] = &[
     "protocol",
     "required",
     "start_timeout_secs",
+    "tls_ca_cert_path",
     "tool_max_secs",
     "tool_timeout_secs",
     "transport",
@@ -50,7 +52,6 @@ pub(super) const SERVER_LATER: &[&str] = &[
     "pinned_resources",
     "sandbox",
     "show_stderr",
-    "tls_ca_cert_path",
     "trust",
     "world",
 ];

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::Uri;
 
 use crate::downstream::{AccessLog, DownstreamSettings};
 use crate::gateway::Auth;
+use crate::net::TlsFiles;
 use crate::telemetry::{LogFormat, LogSettings};
 
 use super::keys;
@@ -27,17 +29,35 @@ pub(super) enum AuthKey<'a> {
     Wrong,
 }
 
-/// Reads `[listen]` into the settings; returns the admin addresses.
-pub(super) fn listen(table: Option<&Table<'_>>, settings: &mut DownstreamSettings) -> Vec<SocketAddr> {
+/// Where something listens.
+#[derive(Debug, Default)]
+struct Places {
+    addresses: Vec<SocketAddr>,
+    sockets: Vec<PathBuf>,
+}
+
+/// Reads `[listen]` into the settings; returns the admin addresses. Relative paths start at `base`.
+pub(super) fn listen(table: Option<&Table<'_>>, base: &Path, settings: &mut DownstreamSettings) -> Vec<SocketAddr> {
     let Some(table) = table else { return vec![ADMIN] };
     table.keys(keys::LISTEN, keys::LISTEN_LATER);
     let mut taken = BTreeSet::new();
-    if let Some(found) = table.get("http").and_then(|value| addresses(&value, &mut taken)) {
-        settings.addresses = found;
+    if let Some(found) = table.get("http").and_then(|value| places(&value, &mut taken)) {
+        (settings.addresses, settings.sockets) = (found.addresses, found.sockets);
     } else {
         taken.extend(&settings.addresses);
     }
-    let admin = table.get("admin").and_then(|value| addresses(&value, &mut taken));
+    let admin = table.get("admin").and_then(|value| {
+        let found = places(&value, &mut taken)?;
+        if !found.sockets.is_empty() {
+            value.error("probes are answered on an IP address alone");
+        }
+        (!found.addresses.is_empty()).then_some(found.addresses)
+    });
+    settings.tls = tls(table, base);
+    if let (Some(value), true) = (table.get("tls_cert"), settings.addresses.is_empty()) {
+        let help = "it is for IP addresses; a local socket is guarded by its mode".to_owned();
+        value.warn("has no effect: the gateway listens on local sockets alone", Some(help));
+    }
     for (text, item) in table.get("allowed_hosts").and_then(|value| value.texts()).unwrap_or_default() {
         let bracketed = text.starts_with('[') && text.ends_with(']');
         if text.is_empty() || text.contains(['/', '*', ' ', '@']) || (text.contains(':') && !bracketed) {
@@ -117,15 +137,47 @@ pub(super) fn log(table: Option<&Table<'_>>, door: &mut DownstreamSettings) -> L
     settings
 }
 
-fn addresses(value: &Value<'_>, taken: &mut BTreeSet<SocketAddr>) -> Option<Vec<SocketAddr>> {
-    let mut found = Vec::new();
+/// Reads `tls_cert` and `tls_key`, and tries what they name.
+fn tls(table: &Table<'_>, base: &Path) -> Option<TlsFiles> {
+    let (cert, key) = (table.get("tls_cert"), table.get("tls_key"));
+    let (cert, key) = match (&cert, &key) {
+        (Some(cert), Some(key)) => (cert, key),
+        (None, None) => return None,
+        (Some(cert), None) => {
+            cert.error_help("needs tls_key", "give the file of the certificate's private key");
+            return None;
+        }
+        (None, Some(key)) => {
+            key.error_help("needs tls_cert", "give the file of the certificate and its chain");
+            return None;
+        }
+    };
+    let files = TlsFiles { cert: base.join(cert.path()?), key: base.join(key.path()?) };
+    match files.check() {
+        Ok(open_to_all) => {
+            if open_to_all {
+                let help = format!("chmod 600 {}", files.key.display());
+                key.warn(format!("everybody on this machine may read the key {}", files.key.display()), Some(help));
+            }
+            Some(files)
+        }
+        Err(err) => {
+            let value = if err.path == files.key { key } else { cert };
+            value.error(err.to_string());
+            None
+        }
+    }
+}
+
+fn places(value: &Value<'_>, taken: &mut BTreeSet<SocketAddr>) -> Option<Places> {
+    let mut found = Places::default();
     let items = value.one_or_more()?;
     if items.is_empty() {
         value.error("must not be empty");
     }
     for (text, item) in items {
-        if text.starts_with("unix:") {
-            item.error("unix sockets are not supported in this version");
+        if let Some(path) = text.strip_prefix("unix:") {
+            socket(path, &item, &mut found.sockets);
             continue;
         }
         let port = text.strip_prefix("localhost:").and_then(|port| port.parse::<u16>().ok());
@@ -133,7 +185,9 @@ fn addresses(value: &Value<'_>, taken: &mut BTreeSet<SocketAddr>) -> Option<Vec<
             (Some(port), _) => vec![(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()],
             (None, Ok(address)) => vec![address],
             (None, Err(_)) => {
-                item.error("must be an IP address and a port, as 127.0.0.1:7800, or localhost and a port");
+                item.error(
+                    "must be an IP address and a port, as 127.0.0.1:7800, or localhost and a port, or unix: and a path",
+                );
                 continue;
             }
         };
@@ -141,10 +195,21 @@ fn addresses(value: &Value<'_>, taken: &mut BTreeSet<SocketAddr>) -> Option<Vec<
             if address.port() != 0 && !taken.insert(address) {
                 item.error(format!("{address} is given twice"));
             }
-            found.push(address);
+            found.addresses.push(address);
         }
     }
-    (!found.is_empty()).then_some(found)
+    (!found.addresses.is_empty() || !found.sockets.is_empty()).then_some(found)
+}
+
+fn socket(text: &str, item: &Value<'_>, sockets: &mut Vec<PathBuf>) {
+    let path = PathBuf::from(text);
+    if !path.is_absolute() || text.ends_with('/') || text.contains('\0') {
+        item.error("must be unix: and the absolute path of a file, as unix:/run/portcullis/mcp.sock");
+    } else if sockets.contains(&path) {
+        item.error(format!("unix:{text} is given twice"));
+    } else {
+        sockets.push(path);
+    }
 }
 
 fn origin(text: &str) -> bool {

@@ -87,7 +87,7 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> (Setti
     root.keys(keys::ROOT, keys::ROOT_LATER);
     let listen = root.table("listen");
     let mut downstream = DownstreamSettings::default();
-    let admin = listener::listen(listen.as_ref(), &mut downstream);
+    let admin = listener::listen(listen.as_ref(), expander.base, &mut downstream);
     listener::limits(root.table("limits").as_ref(), &mut downstream);
     let log = listener::log(root.table("log").as_ref(), &mut downstream);
 

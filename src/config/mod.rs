@@ -16,6 +16,8 @@ mod upstream;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tls_tests;
 
 pub use error::{Color, Diagnostic, Diagnostics, Place, Severity, render};
 pub use load::{Loaded, Settings, load, load_text};

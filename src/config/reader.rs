@@ -4,7 +4,7 @@
 //! is wrong reads as absent, and the load fails.
 
 use std::ops::{Range, RangeInclusive};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
@@ -165,6 +165,16 @@ impl<'a> Value<'a> {
             return None;
         }
         Some(text)
+    }
+
+    /// Reads the path of a file. What was pasted from within the file is refused and shown nowhere.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        let text = self.filled()?;
+        if text.chars().any(char::is_control) || text.contains("-----BEGIN") {
+            self.error("must be the path of a file, not what is in it");
+            return None;
+        }
+        Some(PathBuf::from(text))
     }
 
     /// Reads a truth value.

@@ -168,13 +168,7 @@ excluded_tools = ["filesystem__write_file"]
 
     let later = text.replace("max_response_bytes = 0", "pinned_resources = []").replace("http://docs", "https://docs");
     let errors = folder.load(&later).unwrap_err();
-    assert_eq!(
-        places(&errors.0),
-        [
-            (17, 7, "mcp.servers[1].url", "https upstreams are not supported in this version"),
-            (19, 1, "mcp.servers[1].pinned_resources", "not supported in this version"),
-        ]
-    );
+    assert_eq!(places(&errors.0), [(19, 1, "mcp.servers[1].pinned_resources", "not supported in this version"),]);
 }
 
 #[test]
@@ -251,7 +245,7 @@ fn keys_of_later_versions_are_told_from_mistakes() {
         let text = format!("listen = {{ auth = \"keys\" }}\n{text}");
         refused(&text, key, &["not supported in this version"]);
     }
-    refused("[listen]\nauth = \"keys\"\ntls_cert = \"x\"", "listen.tls_cert", &["not supported in this version"]);
+    refused("[listen]\nauth = \"keys\"\nhealth = \"x\"", "listen.health", &["not supported in this version"]);
     refused(&server("command = \"x\"\nisolation = \"shared\""), "mcp.servers[0].isolation", &["not supported in this"]);
 }
 
@@ -515,8 +509,7 @@ fn a_server_is_reached_in_one_way() {
     refused(&server("url = \"http://h\"\nargs = []"), "mcp.servers[0].args", &["no meaning"]);
     refused(&server("command = \"x\"\nheaders = {}"), "mcp.servers[0].headers", &["no meaning"]);
     for (url, part) in [
-        ("https://h/", "https upstreams are not supported in this version"),
-        ("ftp://h/", "must begin with http://"),
+        ("ftp://h/", "must begin with http:// or https://"),
         ("http://u:p@h/", "no user name"),
         ("http://h/#f", "fragment"),
         ("h", "http://HOST"),
@@ -528,8 +521,7 @@ fn a_server_is_reached_in_one_way() {
 
 #[test]
 fn a_server_that_is_wrong_is_read_to_its_end() {
-    let errors =
-        bad(&server("url = \"https://h/\"\ntool_timeout_secs = 900\nera = \"x\"").replace("\"s\"", "\"a__b\""));
+    let errors = bad(&server("url = \"ftp://h/\"\ntool_timeout_secs = 900\nera = \"x\"").replace("\"s\"", "\"a__b\""));
     let keys: Vec<_> = errors.0.iter().map(|error| error.key.trim_start_matches("mcp.servers[0].")).collect();
     assert_eq!(keys, ["name", "url", "tool_timeout_secs", "era"], "{errors}");
 }
@@ -577,7 +569,7 @@ fn localhost_is_two_addresses() {
     assert_eq!(loaded.settings.downstream.addresses, addresses(&["127.0.0.1:7800"]));
     assert_eq!(loaded.settings.admin, addresses(&["127.0.0.1:7801"]));
     for (value, part) in [
-        ("\"unix:/run/p\"", "unix sockets are not supported in this version"),
+        ("\"unix:run/p\"", "absolute path"),
         ("\"example.com:80\"", "IP address"),
         ("\"127.0.0.1\"", "IP address"),
         ("[]", "must not be empty"),
@@ -636,10 +628,10 @@ fn no_error_shows_a_secret() {
         format!("headers = {{ A = \"{c}\\n\" }}"),
         format!("url = \"https://{c}@h/\""),
         format!("url = \"https://u:{c}@h/\""),
-        format!("url = \"https://h/?key={c}\""),
-        format!("url = \"https://h/{c}/mcp\""),
-        format!("url = 'https://h?{c}'"),
-        format!("url = \"https:\\u002F/{c}\""),
+        format!("url = \"ftp://h/?key={c}\""),
+        format!("url = \"ftp://h/{c}/mcp\""),
+        format!("url = 'ftp://h?{c}'"),
+        format!("url = \"ftp:\\u002F/{c}\""),
         format!("url = \"{c}\""),
         format!("url = [\"http://h/{c}\"]"),
         format!("token = \"{c}\""),
@@ -699,9 +691,9 @@ fn a_masked_line_marks_the_right_place() {
     assert!(errors.0[0].to_string().contains("portcullis.toml:6:28\n"), "{errors}");
     let place = errors.0[1].place.as_ref().unwrap();
     assert_eq!((place.shown.as_str(), place.shown.get(place.marked.clone()).unwrap()), ("era = \"x\"", "\"x\""));
-    let errors = bad(&server("url = \"https://h:1/a?b\""));
+    let errors = bad(&server("url = \"ftp://h:1/a?b\""));
     let place = errors.0[0].place.as_ref().unwrap();
-    assert_eq!(place.shown, "url = \"https://h:1[hidden]\"");
+    assert_eq!(place.shown, "url = \"ftp://h:1[hidden]\"");
 }
 
 fn failed(results: &[ExpectationResult]) -> Vec<&str> {

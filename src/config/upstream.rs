@@ -5,9 +5,11 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::uri::Scheme;
 use http::{HeaderName, HeaderValue, Uri};
 
 use crate::id::UpstreamName;
+use crate::net::check_ca_file;
 use crate::policy::EmptyAllow;
 use crate::secret::Secret;
 use crate::upstream::{EraChoice, OnDown, ServerSettings, Transport};
@@ -39,6 +41,9 @@ const RESERVED_HEADERS: [&str; 19] = [
     "transfer-encoding",
     "upgrade",
 ];
+/// Stands for a host that a missing secret would name.
+const DISABLED_HOST: &str = "disabled.invalid";
+const DISABLED_URL: &str = "http://disabled.invalid/";
 const DAY: RangeInclusive<u64> = 1..=86_400;
 
 /// The servers of the file.
@@ -169,7 +174,8 @@ pub(super) fn servers(table: Option<&Table<'_>>, live: bool, expander: &Expander
         // The rest is read also of a server that is wrong already, so that all of its problems come at once.
         let Some(name) = name.clone().or_else(|| UpstreamName::new("unnamed").ok()) else { continue };
         let transport = transport.unwrap_or_else(nowhere);
-        let settings = entry.settings(&table, ServerSettings::new(name.clone(), transport));
+        let mut settings = entry.settings(&table, ServerSettings::new(name.clone(), transport));
+        settings.tls_ca_cert_path = entry.authority(&table, &settings.transport);
         match entry.missing {
             _ if !usable => {}
             Some(why) => servers.disabled.push((name, why)),
@@ -321,7 +327,7 @@ impl Entry<'_> {
         let text = value.filled()?;
         let url = self.secret(value);
         // Without its secret the server is disabled; a stand-in keeps the rest of it checked.
-        let url = url.unwrap_or_else(|| Secret::new("http://disabled.invalid/".to_owned()));
+        let url = url.unwrap_or_else(|| Secret::new(DISABLED_URL.to_owned()));
         match uri(url.expose()) {
             Ok(uri) => Some(Transport::Http { url, uri, headers }),
             Err((message, help)) if Template::new(text).is_some_and(|template| template.is_literal()) => {
@@ -330,10 +336,36 @@ impl Entry<'_> {
             }
             Err((message, _)) => {
                 self.unusable(value, message);
-                let (url, uri) = (Secret::new(String::new()), Uri::from_static("http://disabled.invalid/"));
+                let (url, uri) = (Secret::new(String::new()), Uri::from_static(DISABLED_URL));
                 Some(Transport::Http { url, uri, headers })
             }
         }
+    }
+
+    /// Reads `tls_ca_cert_path`, and tries what it names: it is that file or nothing [TRN-5].
+    fn authority(&mut self, table: &Table<'_>, transport: &Transport) -> Option<PathBuf> {
+        let value = table.get("tls_ca_cert_path")?;
+        let Transport::Http { uri, .. } = transport else {
+            value.warn("is ignored: a server that is started by a command is not spoken to over TLS", None);
+            return None;
+        };
+        let path = value.path()?;
+        if uri.scheme() == Some(&Scheme::HTTP) && uri.host() != Some(DISABLED_HOST) {
+            value.error_help(
+                format!("server '{}': an authority needs an https url", self.name),
+                "with an authority of its own a server is never spoken to without TLS",
+            );
+        }
+        if !path.is_absolute() {
+            value.error_help("must be an absolute path", "write it from / on");
+            return None;
+        }
+        if self.live
+            && let Err(err) = check_ca_file(&path)
+        {
+            self.disable(&value, err.to_string());
+        }
+        Some(path)
     }
 
     /// Reads a value with references; `None` if it is wrong or a secret is missing, which is noted.
@@ -403,14 +435,11 @@ fn era(table: &Table<'_>) -> EraChoice {
 
 /// Reads an endpoint.
 fn uri(text: &str) -> Result<Uri, (&'static str, &'static str)> {
-    const FORM: &str = "write http://HOST:PORT/PATH";
+    const FORM: &str = "write http://HOST:PORT/PATH or https://HOST/PATH";
     let uri: Uri = text.parse().map_err(|_| ("is no URL", FORM))?;
     match uri.scheme_str() {
-        Some("http") => {}
-        Some("https") => {
-            return Err(("https upstreams are not supported in this version", "put a local http proxy before it"));
-        }
-        Some(_) | None => return Err(("must begin with http://", FORM)),
+        Some("http" | "https") => {}
+        Some(_) | None => return Err(("must begin with http:// or https://", FORM)),
     }
     let authority = uri.authority().ok_or(("has no host", FORM))?;
     if authority.as_str().contains('@') {

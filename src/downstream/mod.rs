@@ -6,6 +6,7 @@ mod accept;
 mod answer;
 mod batch;
 mod body;
+mod connection;
 mod credential;
 mod handshake;
 mod legacy;

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Version};
 
 use super::DownstreamSettings;
 
@@ -33,6 +33,8 @@ pub(super) fn check(head: &Parts, reach: Reach, settings: &DownstreamSettings) -
     let target = head.uri.authority().map(http::uri::Authority::as_str);
     let host = single(&head.headers, &HOST).map_err(|_| Foreign::Host)?;
     let host = host.map(|host| host.to_str().map_err(|_| Foreign::Host)).transpose()?;
+    // HTTP/2 says it in `:authority`; a `Host` beside it is judged too.
+    let host = if head.version == Version::HTTP_2 { host.or(target) } else { host };
     if !host_allowed(host, reach, settings) || !target.is_none_or(|_| host_allowed(target, reach, settings)) {
         return Err(Foreign::Host);
     }
@@ -140,6 +142,24 @@ mod tests {
         }
         assert_eq!(ask(&[]), Err(Foreign::Host));
         assert_eq!(ask(&[("host", "localhost"), ("host", "localhost")]), Err(Foreign::Host));
+    }
+
+    #[test]
+    fn http2_may_say_the_host_in_the_authority() {
+        let settings = DownstreamSettings::default();
+        let ask = |uri: &str, host: Option<&str>| {
+            let mut request = Request::builder().version(http::Version::HTTP_2).uri(uri);
+            if let Some(host) = host {
+                request = request.header("host", host);
+            }
+            check(&request.body(()).unwrap().into_parts().0, Reach::Loopback, &settings).map(|origin| origin.is_some())
+        };
+        assert_eq!(ask("https://localhost:7800/mcp", None), Ok(false));
+        assert_eq!(ask("https://localhost:7800/mcp", Some("127.0.0.1")), Ok(false));
+        assert_eq!(ask("https://evil.example/mcp", None), Err(Foreign::Host));
+        assert_eq!(ask("https://localhost/mcp", Some("evil.example")), Err(Foreign::Host));
+        assert_eq!(ask("https://evil.example/mcp", Some("localhost")), Err(Foreign::Host));
+        assert_eq!(ask("/mcp", None), Err(Foreign::Host));
     }
 
     #[test]

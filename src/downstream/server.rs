@@ -1,10 +1,8 @@
-//! Sockets to answers: hyper's connections, and the order in which a request is judged.
+//! Requests to answers: the order in which a request is judged.
 //!
 //! Order: Host and Origin, path, preflight, credential, endpoint, then the verb's own room. Nothing is read of a body
 //! before its sender is known.
 
-use std::convert::Infallible;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,16 +13,13 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method as Verb, Request, Response, StatusCode};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
 use crate::exchange::{Caller as _, Endpoint, Handler};
 use crate::id::PrincipalId;
-use crate::net::{Connection, Listener};
-use crate::runtime::{Drain, Hushable, Tasks};
+use crate::net::Listener;
+use crate::runtime::{Drain, Tasks};
 use crate::session::{SessionLimits, SessionStore};
 use crate::wire::mcp::{Era, name};
 
@@ -37,10 +32,6 @@ use super::respond::{Fault, Refusal, bare};
 use super::router::{Route, route};
 use super::{AccessLog, DownstreamSettings, credential};
 
-/// How long a client may take for a request's head, and be silent between two requests.
-const HEAD_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// The smallest buffer hyper works with.
-const HEAD_BYTES_MIN: usize = 8 << 10;
 /// How many calls may go on whose clients are gone.
 const ORPHANS_MAX: usize = 256;
 /// The longest pause between two searches for idle sessions.
@@ -104,7 +95,7 @@ impl<H: Handler> Downstream<H> {
 
     /// Serves a listener until the drain begins; its connections go on as tasks that the drain waits for.
     pub async fn serve(&self, listener: Listener) {
-        let reach = if listener.address().ip().is_loopback() { Reach::Loopback } else { Reach::Network };
+        let reach = if listener.is_local() { Reach::Loopback } else { Reach::Network };
         loop {
             let connection = tokio::select! {
                 biased;
@@ -113,11 +104,10 @@ impl<H: Handler> Downstream<H> {
             };
             let door = Arc::clone(&self.0);
             let guard = self.0.drain.guard();
-            let served = Hushable::new(async move {
+            self.0.tasks.spawn("client connection", async move {
                 door.connection(connection, reach).await;
                 drop(guard);
             });
-            self.0.tasks.spawn("client connection", served);
         }
     }
 
@@ -141,35 +131,8 @@ impl<H: Handler> Downstream<H> {
 // === impl Door ===
 
 impl<H: Handler> Door<H> {
-    async fn connection(self: Arc<Self>, connection: Connection, reach: Reach) {
-        let Connection { stream, peer, slot } = connection;
-        let service = service_fn(|request| {
-            let door = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(door.serve(request, reach).await) }
-        });
-        let served = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_PAUSE_MAX)
-            .max_headers(self.settings.headers_max)
-            .max_buf_size(self.settings.header_bytes_max.max(HEAD_BYTES_MIN))
-            .half_close(false)
-            .serve_connection(TokioIo::new(stream), service);
-        let mut served = pin!(served);
-        let ended = tokio::select! {
-            biased;
-            ended = served.as_mut() => ended,
-            () = self.drain.started() => {
-                served.as_mut().graceful_shutdown();
-                served.await
-            }
-        };
-        if let Err(err) = ended {
-            tracing::debug!(%err, %peer, "a client connection ended");
-        }
-        drop(slot);
-    }
-
-    async fn serve<B>(&self, request: Request<B>, reach: Reach) -> Response<Body>
+    /// Judges a request and answers it.
+    pub(super) async fn serve<B>(&self, request: Request<B>, reach: Reach) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {

@@ -1,7 +1,10 @@
 //! What the front door needs to know, checked, with units.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
+
+use crate::net::TlsFiles;
 
 /// Whether every request writes a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +21,10 @@ pub enum AccessLog {
 pub struct DownstreamSettings {
     /// Where it listens; several addresses are several sockets (`localhost:P` binds both families).
     pub addresses: Vec<SocketAddr>,
+    /// Local sockets it listens on too, each for its owner alone (mode 0600); never with TLS.
+    pub sockets: Vec<PathBuf>,
+    /// The certificate of the addresses; without it they are plain.
+    pub tls: Option<TlsFiles>,
     /// Host names beyond loopback ones that `Host` may carry, without port; on a loopback listener loopback names are
     /// always taken [TRN-6].
     pub allowed_hosts: Vec<String>,
@@ -47,6 +54,8 @@ impl Default for DownstreamSettings {
     fn default() -> Self {
         Self {
             addresses: vec![SocketAddr::from(([127, 0, 0, 1], 7800))],
+            sockets: Vec::new(),
+            tls: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             body_bytes_max: 16 << 20,

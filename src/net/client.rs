@@ -1,7 +1,7 @@
 //! An HTTP/1.1 client of one server, with its pool.
 //!
 //! Connections have no task: who sends a request reads its response, and gives the connection back where that ends. Not
-//! for: redirects, cookies, decompression, TLS (yet). Invariant: a request is written to at most one connection.
+//! for: redirects, cookies, decompression, dialling (`dial`). Invariant: a request is written to at most one connection.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,15 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::StatusCode;
-use http::uri::Authority;
-use tokio::net::TcpStream;
+use http::{StatusCode, Uri};
 
 use crate::runtime::Tasks;
 
+use super::dial::{DialedStream, Dialer};
 use super::http1::{Connection, Framing, Headers};
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// An idle connection is closed after one to two of these: sooner than common servers do it (Node: 5 s), so that it is
 /// ours to close.
 const IDLE_TICK: Duration = Duration::from_secs(2);
@@ -29,7 +27,8 @@ const IDLE_MAX: usize = 256;
 pub struct HttpClient(Arc<Pool>);
 
 struct Pool {
-    authority: Authority,
+    dialer: Dialer,
+    uri: Uri,
     tasks: Tasks,
     idle: Mutex<Vec<(u64, Idle)>>,
     /// Counts the reaper's rounds: the age of an idle connection.
@@ -38,7 +37,7 @@ struct Pool {
 }
 
 /// Boxed: it moves from hand to hand.
-type Idle = Box<Connection<TcpStream>>;
+type Idle = Box<Connection<DialedStream>>;
 
 /// Why there is no response.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -82,11 +81,11 @@ pub struct ResponseBody {
 // === impl HttpClient ===
 
 impl HttpClient {
-    /// Makes a client of the server at `authority` (port 80 where it names none).
+    /// Makes a client of the server at the origin of `uri`, which `dialer` connects to.
     #[must_use]
-    pub fn new(tasks: &Tasks, authority: Authority) -> Self {
+    pub fn new(tasks: &Tasks, dialer: Dialer, uri: Uri) -> Self {
         let (round, reaping) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self(Arc::new(Pool { authority, tasks: tasks.clone(), idle: Mutex::default(), round, reaping }))
+        Self(Arc::new(Pool { dialer, uri, tasks: tasks.clone(), idle: Mutex::default(), round, reaping }))
     }
 
     /// Sends a request and reads the head of its response. `head` is the request line and the header lines, each with its
@@ -129,15 +128,11 @@ impl Pool {
     }
 
     async fn open(&self) -> Result<Idle, SendError> {
-        let failed = |err: std::io::Error| SendError::Connect(err.to_string());
-        let host = self.authority.host().trim_start_matches('[').trim_end_matches(']');
-        let connecting = TcpStream::connect((host, self.authority.port_u16().unwrap_or(80)));
-        let stream = tokio::time::timeout(CONNECT_TIMEOUT, connecting)
-            .await
-            .map_err(|_| SendError::Connect(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())))?
-            .map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
-        Ok(Box::new(Connection::new(stream)))
+        let dialed = self.dialer.dial(&self.uri).await.map_err(|err| SendError::Connect(err.to_string()))?;
+        Ok(Box::new(match dialed {
+            DialedStream::Plain(_) => Connection::new(dialed),
+            DialedStream::Tls(_) => Connection::buffering(dialed),
+        }))
     }
 
     /// Takes the connection that was used last, if it is still open.
@@ -270,3 +265,7 @@ impl fmt::Debug for ResponseBody {
         f.debug_struct("ResponseBody").field("framing", &self.framing).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod tests;

@@ -46,6 +46,8 @@ pub(super) enum ExchangeError {
 pub(super) struct Connection<S> {
     stream: S,
     read: BytesMut,
+    /// What the stream takes is not sent at once, and a write that fails may have sent a part.
+    buffers: bool,
     /// All that was said on it so far leaves it usable.
     clean: bool,
 }
@@ -167,8 +169,14 @@ fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 // === impl Connection ===
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Takes a stream whose writes are sent as they are taken: a socket.
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, read: BytesMut::new(), clean: true }
+        Self { stream, read: BytesMut::new(), buffers: false, clean: true }
+    }
+
+    /// Takes a stream that holds back what it takes, and sends parts of a write that fails: TLS.
+    pub(super) fn buffering(stream: S) -> Self {
+        Self { buffers: true, ..Self::new(stream) }
     }
 
     /// Says whether a request can be sent: nothing is left over, and the server has neither spoken nor closed.
@@ -195,6 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.clean = false;
         let mut written = 0;
         let mut refused = None;
+        let mut flushed = !self.buffers;
         let answered = poll_fn(|cx| {
             while refused.is_none() && !(head.is_empty() && body.is_empty()) {
                 let parts = [IoSlice::new(&head), IoSlice::new(&body)];
@@ -202,7 +211,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     Poll::Pending => break,
                     Poll::Ready(Ok(0)) => refused = Some(Error::from(ErrorKind::WriteZero)),
                     // A server that reads no more may have answered before: its answer is looked for.
-                    Poll::Ready(Err(err)) => refused = Some(err),
+                    Poll::Ready(Err(err)) => {
+                        written += usize::from(self.buffers);
+                        refused = Some(err);
+                    }
                     Poll::Ready(Ok(count)) => {
                         written += count;
                         let of_head = count.min(head.len());
@@ -211,10 +223,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                 }
             }
+            if self.buffers && !flushed && refused.is_none() && head.is_empty() && body.is_empty() {
+                match Pin::new(&mut self.stream).poll_flush(cx) {
+                    Poll::Pending => {}
+                    Poll::Ready(Ok(())) => flushed = true,
+                    Poll::Ready(Err(err)) => refused = Some(err),
+                }
+            }
             self.poll_head(cx)
         })
         .await;
-        let sent = head.is_empty() && body.is_empty();
+        let sent = head.is_empty() && body.is_empty() && flushed;
         match answered {
             Ok((head, reusable)) => {
                 self.clean = reusable && sent;

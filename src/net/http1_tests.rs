@@ -1,10 +1,15 @@
 //! What ends where, what is refused, and what is never held.
 
 use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use proptest::prelude::{ProptestConfig, prop_assert_eq, proptest};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::io::{
+    AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufStream, DuplexStream, ReadBuf, duplex,
+};
 
 use super::{Connection, ExchangeError, Framing, Head};
 
@@ -176,5 +181,55 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let body = runtime.block_on(async { ask(&mut peer(&said, pieces, false)).await.unwrap().1 });
         prop_assert_eq!(String::from_utf8(body).unwrap(), chunks.concat());
+    }
+}
+
+/// TLS takes more than it sends: without a flush the rest would never go out.
+#[tokio::test]
+async fn what_the_stream_holds_back_is_flushed() {
+    let (ours, mut theirs) = duplex(64);
+    let mut connection = Connection::buffering(BufStream::with_capacity(64, 1 << 10, ours));
+    let server = async {
+        let mut read = [0; 7];
+        while !read.ends_with(b"request") {
+            read.rotate_left(1);
+            read[6] = theirs.read_u8().await.unwrap();
+        }
+        theirs.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+    };
+    let (answered, ()) = tokio::join!(connection.exchange(b"POST / HTTP/1.1\r\n", "request".into()), server);
+    assert_eq!(answered.unwrap().framing, Framing::Done);
+    assert!(connection.is_ready());
+}
+
+/// A stream that says it is ready and takes nothing.
+struct Refusing;
+
+impl AsyncRead for Refusing {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Refusing {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<std::io::Result<usize>> {
+        Poll::Ready(Err(ErrorKind::BrokenPipe.into()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Only of a plain socket is it known that a failed write has sent nothing, so that the request may go elsewhere.
+#[tokio::test]
+async fn a_failed_write_over_tls_may_have_sent_a_part() {
+    for (mut connection, seen) in [(Connection::new(Refusing), false), (Connection::buffering(Refusing), true)] {
+        let (err, written) = connection.exchange(b"POST / HTTP/1.1\r\n", Bytes::new()).await.unwrap_err();
+        assert_eq!((err.to_string().as_str(), written > 0), ("broken pipe", seen));
     }
 }

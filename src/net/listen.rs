@@ -2,8 +2,10 @@
 //!
 //! Not for: HTTP. Invariant: an accept error never ends a listener; a connection holds its slot until it is dropped.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +13,12 @@ use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::local::LocalListener;
+use super::stream::{HttpStream, HttpVersion, Stream};
+use super::tls::ServerTls;
+
 /// How many connections the kernel may hold ready for us.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: i32 = 1024;
 /// The shortest and the longest pause after a failed accept (out of descriptors, mostly).
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 /// How long a connection may be silent before the kernel asks whether the peer is still there.
@@ -22,23 +28,30 @@ const PROBE_AFTER: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct Slots(Arc<Semaphore>);
 
-/// A bound socket.
+/// A bound socket. A local one takes its file away when it is dropped.
 #[derive(Debug)]
 pub struct Listener {
-    socket: TcpListener,
-    address: SocketAddr,
+    socket: Bound,
+    tls: Option<ServerTls>,
     slots: Slots,
+}
+
+#[derive(Debug)]
+enum Bound {
+    Tcp(TcpListener, SocketAddr),
+    Local(LocalListener),
 }
 
 /// A connection with its slot.
 #[derive(Debug)]
 pub struct Connection {
-    /// The stream.
-    pub stream: TcpStream,
-    /// Who is at the other end.
-    pub peer: SocketAddr,
+    /// The stream, before any TLS.
+    pub stream: Stream,
+    /// Who is at the other end; nothing is known of one on a local socket.
+    pub peer: Option<SocketAddr>,
     /// Given back when it is dropped.
     pub slot: OwnedSemaphorePermit,
+    tls: Option<ServerTls>,
 }
 
 // === impl Slots ===
@@ -69,13 +82,38 @@ impl Listener {
         socket.listen(BACKLOG)?;
         let socket = TcpListener::from_std(socket.into())?;
         let address = socket.local_addr()?;
-        Ok(Self { socket, address, slots })
+        Ok(Self { socket: Bound::Tcp(socket, address), tls: None, slots })
     }
 
-    /// Returns where it listens, with the port that was chosen for port 0.
+    /// Binds a local socket that only this user may connect to; needs a runtime. One that a process has left behind is
+    /// replaced.
+    ///
+    /// # Errors
+    /// Somebody listens there, or something else has that name, or the folder is not ours to write.
+    pub fn bind_local(path: &Path, slots: Slots) -> io::Result<Self> {
+        Ok(Self { socket: Bound::Local(LocalListener::bind(path)?), tls: None, slots })
+    }
+
+    /// Demands TLS of every TCP connection.
     #[must_use]
-    pub const fn address(&self) -> SocketAddr {
-        self.address
+    pub fn with_tls(mut self, tls: Option<ServerTls>) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Returns where it listens, with the port that was chosen for port 0; `None` for a local socket.
+    #[must_use]
+    pub const fn address(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            Bound::Tcp(_, address) => Some(*address),
+            Bound::Local(_) => None,
+        }
+    }
+
+    /// Says whether only this machine reaches it.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.address().is_none_or(|address| address.ip().is_loopback())
     }
 
     /// Waits for a free slot, then for a connection. Errors are waited out with growing pauses.
@@ -90,22 +128,56 @@ impl Listener {
         };
         let mut pause = PAUSE.0;
         loop {
-            match self.socket.accept().await {
-                Ok((stream, peer)) => {
-                    if let Err(err) = prepare(&stream) {
-                        tracing::debug!(%err, "a connection was gone before it was served");
-                        continue;
-                    }
-                    return Connection { stream, peer, slot };
-                }
+            match self.accept_now().await {
+                Ok(Some((stream, peer))) => return Connection { stream, peer, slot, tls: self.tls.clone() },
+                Ok(None) => {}
                 Err(err) if is_of_the_connection(&err) => {}
                 Err(err) => {
-                    tracing::warn!(%err, address = %self.address, "cannot accept connections");
+                    tracing::warn!(%err, listener = %self, "cannot accept connections");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE.1);
                 }
             }
         }
+    }
+
+    async fn accept_now(&self) -> io::Result<Option<(Stream, Option<SocketAddr>)>> {
+        match &self.socket {
+            Bound::Tcp(socket, _) => {
+                let (stream, peer) = socket.accept().await?;
+                if let Err(err) = prepare(&stream) {
+                    tracing::debug!(%err, "a connection was gone before it was served");
+                    return Ok(None);
+                }
+                Ok(Some((Stream::Tcp(stream), Some(peer))))
+            }
+            Bound::Local(socket) => Ok(Some((Stream::Unix(socket.accept().await?), None))),
+        }
+    }
+}
+
+/// Where it listens, as a URL without path, or `unix:` and a path.
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.socket, &self.tls) {
+            (Bound::Tcp(_, address), Some(_)) => write!(f, "https://{address}"),
+            (Bound::Tcp(_, address), None) => write!(f, "http://{address}"),
+            (Bound::Local(socket), _) => write!(f, "unix:{}", socket.path().display()),
+        }
+    }
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// Finishes what comes before HTTP: the TLS handshake, if one is demanded, and the first bytes, for which the client
+    /// has `pause`. For the connection's own task: a client that stalls must not hold up the others.
+    ///
+    /// # Errors
+    /// The client is gone, too slow, or does not speak TLS.
+    pub async fn open(self, pause: Duration) -> io::Result<(HttpStream, HttpVersion, OwnedSemaphorePermit)> {
+        let (stream, version) = HttpStream::open(self.stream, self.tls.as_ref(), pause).await?;
+        Ok((stream, version, self.slot))
     }
 }
 
@@ -132,8 +204,8 @@ mod tests {
     #[tokio::test]
     async fn a_slot_bounds_connections_and_comes_back() {
         let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), Slots::new(1)).unwrap();
-        let _one = TcpStream::connect(listener.address()).await.unwrap();
-        let _two = TcpStream::connect(listener.address()).await.unwrap();
+        let _one = TcpStream::connect(listener.address().unwrap()).await.unwrap();
+        let _two = TcpStream::connect(listener.address().unwrap()).await.unwrap();
         let first = listener.accept().await;
         assert!(listener.accept().now_or_never().is_none());
         drop(first);

@@ -34,6 +34,8 @@ pub struct ServerSettings {
     pub required: bool,
     /// What happens to its tools while it is down [TRN-7].
     pub on_down: OnDown,
+    /// Authorities that its certificate may be of, beside the default ones; with it, nothing but https is spoken [TRN-5].
+    pub tls_ca_cert_path: Option<PathBuf>,
 }
 
 /// How a server is reached.
@@ -126,6 +128,7 @@ impl ServerSettings {
             end_grace: Duration::from_secs(2),
             required: false,
             on_down: OnDown::Keep,
+            tls_ca_cert_path: None,
         }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     ),
     package(
         "aws-lc-rs",
-        "SHA-256, AEAD, randomness and constant-time compare from one audited provider, later also TLS",
+        "SHA-256, AEAD, randomness and constant-time compare from one audited provider, TLS included",
         "ring has no release since March 2025; sha2, hmac, subtle and getrandom are four crates for the same",
     ),
     package(
@@ -63,7 +63,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     package("http-body-util", "byte caps and collection of bodies", "an own Body adapter for each of the same cases"),
     package(
         "hyper",
-        "HTTP/1.1 downstream, with limits on headers and time",
+        "HTTP/1.1 and HTTP/2 downstream, with limits on headers and time",
         "axum and reqwest hide what a proxy must control; pingora is a runtime of its own",
     ),
     package("hyper-util", "hyper's adapters to tokio's sockets and timers", "an own adapter is the same forty lines"),
@@ -77,6 +77,21 @@ pub(crate) const PACKAGES: &[Package] = &[
         "rustix",
         "signals to a child's whole process group, the kernel's randomness, and a standard output of our own, without unsafe code",
         "nix is larger; libc would need unsafe blocks, which the lints forbid",
+    ),
+    package(
+        "rustls",
+        "TLS 1.2 and 1.3 on both sides, over aws-lc-rs, in net/tls alone",
+        "native-tls and openssl: C code that parses what strangers send; another behaviour on each system",
+    ),
+    package(
+        "rustls-native-certs",
+        "the certificate authorities of the machine, also as SSL_CERT_FILE names them",
+        "rustls-platform-verifier takes no authority of a server's own beside them",
+    ),
+    package(
+        "rustls-pemfile",
+        "certificates and keys out of PEM text, in one file, where its errors end",
+        "fixed by the project's owner; it is archived, and pki-types' own reader is the way out",
     ),
     package(
         "serde",
@@ -110,6 +125,11 @@ pub(crate) const PACKAGES: &[Package] = &[
         "smol: hyper and everything around it is at home on tokio",
     ),
     package(
+        "tokio-rustls",
+        "rustls over tokio's sockets, with the first message read apart from the handshake",
+        "by hand: a state machine around partial reads and writes",
+    ),
+    package(
         "tokio-util",
         "CancellationToken and TaskTracker, the two halves of a drain",
         "by hand: both are easy to get subtly wrong",
@@ -121,11 +141,21 @@ pub(crate) const PACKAGES: &[Package] = &[
         "text or JSON logs with a filter",
         "an own subscriber: field formatting and escapes of terminal codes are done there",
     ),
+    package(
+        "webpki-roots",
+        "Mozilla's certificate authorities, for a container that has none",
+        "no TLS at all there, or a step for everybody who builds an image",
+    ),
     package("zeroize", "wipes secrets on drop", "a volatile write needs unsafe code; secrecy wraps this crate"),
     package(
         "proptest",
         "property tests with shrinking: names, policies, SSE chunking, splices",
         "quickcheck shrinks worse; bolero wants its own runner",
+    ),
+    package(
+        "rcgen",
+        "makes authorities, certificates and keys for tests at run time, over aws-lc-rs",
+        "the openssl command differs between machines; keys in the tree are forbidden",
     ),
     package(
         "sse-stream",

@@ -20,4 +20,8 @@ mod stdio;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod tls_down;
+#[cfg(test)]
+mod tls_up;
+#[cfg(test)]
 mod visible;

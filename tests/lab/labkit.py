@@ -3,11 +3,14 @@
 Python's standard library only. Nothing here knows Portcullis.
 """
 
+import asyncio
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -97,6 +100,41 @@ def listening(port):
     except OSError:
         return False
     return True
+
+
+class TlsFront(threading.Thread):
+    """A TLS port of 127.0.0.1 that leads to a plain one, for servers that speak no TLS; it ends with this script."""
+
+    def __init__(self, cert, key, target):
+        super().__init__(daemon=True)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(cert, key)
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.target = target
+        self.start()
+
+    def run(self):
+        asyncio.run(self.serve())
+
+    async def serve(self):
+        server = await asyncio.start_server(self.lead, sock=self.socket, ssl=self.context)
+        await server.serve_forever()
+
+    async def lead(self, reader, writer):
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
+
+        async def copy(source, sink):
+            try:
+                while data := await source.read(1 << 16):
+                    sink.write(data)
+                    await sink.drain()
+            except OSError:
+                pass  # a peer that ends its connection ends the other's
+            finally:
+                sink.close()
+
+        await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
 
 
 def lab_environment(**more):

@@ -1,6 +1,7 @@
 //! The doors against a scripted hall, over real sockets and over pipes in memory.
 
 mod http;
+mod http2;
 mod legacy;
 mod stateless;
 mod stdio;

@@ -216,7 +216,7 @@ impl House {
         let (tasks, drain, clock) = (Tasks::new(), Drain::new(), Clock::manual());
         let door = Downstream::new(settings, Arc::clone(&hall), tasks.clone(), drain.clone(), clock.clone());
         let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), Slots::new(64)).unwrap();
-        let address = listener.address();
+        let address = listener.address().unwrap();
         let serving = door.clone();
         tasks.spawn("accept", async move { serving.serve(listener).await });
         Self { hall, noticed, door, address, drain, clock, tasks }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::header::{HeaderMap, HeaderValue};
 use http::uri::Scheme;
 
-use crate::net::HttpClient;
+use crate::net::{ClientTls, Demand, Dialer, HttpClient};
 use crate::runtime::Tasks;
 
 use super::target::Target;
@@ -20,6 +20,15 @@ pub(in crate::upstream) fn connector(settings: Arc<ServerSettings>, tasks: Tasks
         Ok(server) => Arc::new(server),
         Err(err) => Arc::new(Unusable(err)),
     }
+}
+
+/// Makes what connects to the server. One that is configured with https, or with an authority of its own, is never
+/// spoken to without TLS, whatever URL it names later [TRN-5].
+pub(super) fn dialer(settings: &ServerSettings, tasks: &Tasks) -> Dialer {
+    let ca = settings.tls_ca_cert_path.clone();
+    let https = matches!(&settings.transport, Transport::Http { uri, .. } if uri.scheme() == Some(&Scheme::HTTPS));
+    let demand = if https || ca.is_some() { Demand::Tls } else { Demand::Scheme };
+    Dialer::new(ClientTls::new(ca), demand, tasks)
 }
 
 /// A server whose settings cannot be used.
@@ -43,9 +52,6 @@ impl HttpServer {
         let Transport::Http { uri, headers, .. } = &settings.transport else {
             return Err(StartError::Failed("not an HTTP server".to_owned()));
         };
-        let Some(authority) = uri.authority().filter(|_| uri.scheme() == Some(&Scheme::HTTP)) else {
-            return Err(StartError::Failed("only http:// URLs are served yet".to_owned()));
-        };
         let mut configured = HeaderMap::with_capacity(headers.len());
         for (name, value) in headers {
             let mut value = HeaderValue::from_str(value.expose())
@@ -53,7 +59,7 @@ impl HttpServer {
             value.set_sensitive(true);
             configured.append(name, value);
         }
-        let client = HttpClient::new(&tasks, authority.clone());
+        let client = HttpClient::new(&tasks, dialer(&settings, &tasks), uri.clone());
         let target = Target::new(settings.name.clone(), uri, configured, client, settings.max_response_bytes);
         Ok(Self { target: Arc::new(target), tasks, settings })
     }

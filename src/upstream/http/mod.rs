@@ -1,6 +1,6 @@
 //! Servers behind Streamable HTTP: the connector, a link per era.
 //!
-//! Not for: choosing or pooling links (`upstream::server`), TLS, redirects, or the HTTP+SSE transport of 2024-11-05.
+//! Not for: choosing or pooling links (`upstream::server`), redirects, or the HTTP+SSE transport of 2024-11-05.
 
 mod call;
 mod connector;

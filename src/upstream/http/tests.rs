@@ -13,7 +13,7 @@ use http::{HeaderName, Uri};
 use tokio::sync::Notify;
 
 use super::super::target::{Pauses, Target};
-use super::HttpServer;
+use super::{HttpServer, dialer};
 use crate::exchange::{
     Answer, ClientFacts, Event, Outcome, Owner, OwnerKey, Reject, RejectKind, Reply, ReplyBody, Retry, ToolCall,
     UpstreamCall,
@@ -521,7 +521,8 @@ async fn htp_10_both_types_are_accepted_and_configured_headers_win() {
         assert_eq!(agents[0].1, "mine/1");
     }
     let uri = Uri::from_static("http://h/mcp");
-    let client = crate::net::HttpClient::new(&Tasks::new(), uri.authority().unwrap().clone());
+    let tasks = Tasks::new();
+    let client = crate::net::HttpClient::new(&tasks, dialer(&settings("http://h/mcp"), &tasks), uri.clone());
     let own = Target::new(UpstreamName::new("srv").unwrap(), &uri, http::HeaderMap::new(), client, 1);
     let own = String::from_utf8(own.head(super::super::target::Verb::Post, &[])).unwrap();
     assert!(own.starts_with("POST /mcp HTTP/1.1\r\nhost: h\r\n"), "{own}");
@@ -1080,11 +1081,8 @@ async fn settings_that_cannot_be_sent_fail_the_start() {
     if let Transport::Http { headers, .. } = &mut broken.transport {
         headers.push((HeaderName::from_static("x-key"), Secret::new("canary\r\nx: y".to_owned())));
     }
-    for (settings, words) in [(settings("https://127.0.0.1:1/"), "http://"), (broken, "x-key")] {
-        let Err(StartError::Failed(why)) = super::connector(Arc::new(settings), tasks.clone()).open(Want::Any).await
-        else {
-            panic!("opened")
-        };
-        assert!(why.contains(words) && !why.contains("canary"), "{why}");
-    }
+    let Err(StartError::Failed(why)) = super::connector(Arc::new(broken), tasks.clone()).open(Want::Any).await else {
+        panic!("opened")
+    };
+    assert!(why.contains("x-key") && !why.contains("canary"), "{why}");
 }

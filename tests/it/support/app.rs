@@ -11,6 +11,8 @@ use portcullis::identity::ApiKeyHash;
 pub(crate) struct TestApp {
     /// Where clients connect.
     pub(crate) addr: SocketAddr,
+    /// What the start block says of each server.
+    pub(crate) said: Vec<String>,
     bound: Option<Bound>,
 }
 
@@ -20,8 +22,8 @@ impl TestApp {
         let mut bound = App::build(Self::settings("127.0.0.1:0", auth, rest), &config::base_env()).unwrap();
         let addr = bound.addresses()[0];
         bound.start();
-        bound.describe().await;
-        Self { addr, bound: Some(bound) }
+        let said = bound.describe().await;
+        Self { addr, said, bound: Some(bound) }
     }
 
     /// Reads a configuration.
@@ -55,12 +57,13 @@ impl TestApp {
         format!("api_keys = [{{ sha256 = \"{}\" }}]\n", ApiKeyHash::of(name).to_hex())
     }
 
-    /// Stops in order.
-    pub(crate) async fn stop(mut self) {
+    /// Stops in order; says whether everything ended by itself.
+    pub(crate) async fn stop(mut self) -> bool {
         let bound = self.bound.take().unwrap();
         let tasks = bound.tasks().clone();
-        bound.stop(None).await;
+        let finished = bound.stop(None).await;
         assert_eq!(tasks.panics(), 0, "a task panicked");
+        finished
     }
 }
 

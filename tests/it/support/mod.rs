@@ -1,18 +1,22 @@
 //! What the tests stand on: a gateway, a raw client, scripted servers.
 
 mod app;
+mod certs;
 mod client;
 mod piped;
 mod process;
+mod tunnel;
 mod upstream;
 mod wire;
 
 pub(crate) use app::TestApp;
+pub(crate) use certs::{Authority, Leaf};
 pub(crate) use client::{Answer, Client, body};
 pub(crate) use piped::Piped;
 pub(crate) use process::{Child, Gateway, folder, lives, peak_memory_kib, until, within_deadline};
+pub(crate) use tunnel::{Secured, Tunnel, connect_tls};
 pub(crate) use upstream::{ODDITIES, STATE, STATELESS_HEAD, Speaks, Upstream};
-pub(crate) use wire::raw;
+pub(crate) use wire::{Wire, raw};
 
 /// Both eras, by the version that a client names.
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Stateless];

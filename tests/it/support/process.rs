@@ -93,6 +93,8 @@ impl Drop for Child {
 pub(crate) struct Gateway {
     /// Where clients connect.
     pub(crate) addr: SocketAddr,
+    /// What it said up to the end of its start block.
+    pub(crate) said: String,
     child: tokio::process::Child,
     talk: Lines<BufReader<ChildStderr>>,
     folder: PathBuf,
@@ -101,12 +103,22 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts `portcullis serve` with a configuration; `Err` is what it said if it ended instead.
     pub(crate) async fn try_start(http: &str, rest: &str) -> Result<Self, (Option<i32>, String)> {
+        Self::try_start_in(&[], http, rest).await
+    }
+
+    /// The same, with these variables in its environment.
+    pub(crate) async fn try_start_in(
+        env: &[(&str, &Path)],
+        http: &str,
+        rest: &str,
+    ) -> Result<Self, (Option<i32>, String)> {
         let folder = folder();
         let text = format!("[listen]\nhttp = \"{http}\"\nadmin = \"127.0.0.1:0\"\nauth = \"none\"\n{rest}");
         std::fs::write(folder.join("portcullis.toml"), text).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_portcullis"))
             .args(["serve", "--config"])
             .arg(folder.join("portcullis.toml"))
+            .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -118,13 +130,15 @@ impl Gateway {
         let mut addr = None;
         while let Some(line) = within_deadline("the start block", talk.next_line()).await.unwrap() {
             if let Some(at) = line.trim().strip_prefix("MCP ") {
-                let at = at.trim().trim_start_matches("http://").trim_end_matches("/mcp");
+                let at = at.trim().trim_start_matches("http://").trim_start_matches("https://");
+                // A local socket has no address; whoever asked for one knows where it is.
+                let at = if at.starts_with("unix:") { "0.0.0.0:0" } else { at.trim_end_matches("/mcp") };
                 addr = Some(at.parse().unwrap());
             }
             said.push_str(&line);
             said.push('\n');
             if let (true, Some(addr)) = (line.trim().is_empty(), addr) {
-                return Ok(Self { addr, child, talk, folder });
+                return Ok(Self { addr, said, child, talk, folder });
             }
         }
         let status = child.wait().await.unwrap();
@@ -149,6 +163,11 @@ impl Gateway {
     pub(crate) fn terminate(&self) {
         let pid = Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
+    }
+
+    /// Ends it at once, without a chance to tidy up.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
     }
 
     /// Waits for a line of its talk.

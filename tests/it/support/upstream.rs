@@ -73,6 +73,11 @@ impl Upstream {
         upstream
     }
 
+    /// Where it listens.
+    pub(crate) const fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
     /// The lines of its table.
     pub(crate) fn lines(&self) -> String {
         format!("url = \"http://{}/mcp\"", self.addr)

@@ -1,0 +1,222 @@
+//! One client connection: TLS and the first bytes, then HTTP/1.1 or HTTP/2, to its end or the drain's.
+//!
+//! Not for: what a request means (`server`). Invariants: whatever a client leaves unfinished is bounded in time; the drain
+//! never waits for a connection on which nothing is asked.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+
+use crate::exchange::Handler;
+use crate::net::{Connection, HttpStream, HttpVersion};
+use crate::runtime::{Hushable, Tasks};
+
+use super::body::Body;
+use super::origin::Reach;
+use super::respond::bare;
+use super::server::Door;
+
+/// How long a client may take for a request's head, and be silent between two requests.
+const HEAD_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The smallest buffer hyper works with.
+const HEAD_BYTES_MIN: usize = 8 << 10;
+/// How many requests one HTTP/2 connection may have open; more wait at the client.
+const STREAMS_MAX: u32 = 100;
+/// How much of the bodies nobody has read yet one HTTP/2 connection may hold, in bytes; of one request, and of all.
+const WINDOWS: (u32, u32) = (256 << 10, 1 << 20);
+/// How often a peer is asked whether it is still there, and how long it has to say so.
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
+/// How long an HTTP/2 client has to take its leave, once nothing is open.
+const LEAVE_MAX: Duration = Duration::from_secs(2);
+
+/// The requests that are open on one connection.
+#[derive(Debug, Default)]
+struct Open {
+    /// Those whose answer has not ended.
+    now: AtomicUsize,
+    /// All so far.
+    ever: AtomicUsize,
+}
+
+/// Counted among the open requests until it is dropped.
+#[derive(Debug)]
+struct Counted(Arc<Open>);
+
+/// An answer's body that counts as open until it has been sent.
+#[derive(Debug)]
+struct CountedBody {
+    body: Body,
+    _open: Counted,
+}
+
+/// Starts hyper's tasks where all tasks live.
+#[derive(Clone, Debug)]
+struct InTasks(Tasks);
+
+// === impl Open ===
+
+impl Open {
+    fn begin(self: &Arc<Self>) -> Counted {
+        self.now.fetch_add(1, Ordering::Relaxed);
+        self.ever.fetch_add(1, Ordering::Relaxed);
+        Counted(Arc::clone(self))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.now.load(Ordering::Relaxed) == 0
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl http_body::Body for CountedBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<F> hyper::rt::Executor<F> for InTasks
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn("client request", future);
+    }
+}
+
+// === impl Door ===
+
+impl<H: Handler> Door<H> {
+    /// Serves a connection to its end.
+    pub(super) async fn connection(self: Arc<Self>, connection: Connection, reach: Reach) {
+        let peer = connection.peer;
+        let opened = tokio::select! {
+            biased;
+            opened = connection.open(HEAD_PAUSE_MAX) => opened,
+            // Nothing has been asked yet.
+            () = self.drain.started() => return,
+        };
+        let (stream, version, slot) = match opened {
+            Ok(opened) => opened,
+            Err(err) => {
+                tracing::debug!(%err, peer = peer.map(tracing::field::display), "a client connection was not opened");
+                return;
+            }
+        };
+        let ended = match version {
+            HttpVersion::One => self.serve_one(stream, reach).await,
+            HttpVersion::Two => self.serve_two(stream, reach).await,
+        };
+        if let Err(err) = ended {
+            tracing::debug!(%err, peer = peer.map(tracing::field::display), "a client connection ended");
+        }
+        drop(slot);
+    }
+
+    async fn serve_one(self: &Arc<Self>, stream: HttpStream, reach: Reach) -> hyper::Result<()> {
+        let service = service_fn(|request| {
+            let door = Arc::clone(self);
+            async move { Ok::<_, Infallible>(door.serve(request, reach).await) }
+        });
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_PAUSE_MAX)
+            .max_headers(self.settings.headers_max)
+            .max_buf_size(self.settings.header_bytes_max.max(HEAD_BYTES_MIN))
+            .half_close(false)
+            .serve_connection(TokioIo::new(stream), service);
+        // Here hyper wakes the connection for bodies that have come whole. Over HTTP/2 the same wake-up makes room for more.
+        let hushable = Hushable::new(async move {
+            let mut served = pin!(served);
+            tokio::select! {
+                biased;
+                ended = served.as_mut() => ended,
+                () = self.drain.started() => {
+                    served.as_mut().graceful_shutdown();
+                    served.await
+                }
+            }
+        });
+        hushable.await
+    }
+
+    async fn serve_two(self: &Arc<Self>, stream: HttpStream, reach: Reach) -> hyper::Result<()> {
+        let open = Arc::new(Open::default());
+        let service = service_fn(|request: Request<Incoming>| {
+            let (door, counted) = (Arc::clone(self), open.begin());
+            async move {
+                let response = if request.headers().len() > door.settings.headers_max {
+                    bare(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
+                } else {
+                    door.serve(request, reach).await
+                };
+                Ok::<_, Infallible>(response.map(|body| CountedBody { body, _open: counted }))
+            }
+        });
+        let header_bytes = u32::try_from(self.settings.header_bytes_max).unwrap_or(u32::MAX);
+        // The limits against floods (resets, pings, empty frames) are hyper's own and stay as they are.
+        let served = http2::Builder::new(InTasks(self.tasks.clone()))
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS_MAX)
+            .max_header_list_size(header_bytes)
+            .initial_stream_window_size(WINDOWS.0)
+            .initial_connection_window_size(WINDOWS.1)
+            .keep_alive_interval(KEEP_ALIVE.0)
+            .keep_alive_timeout(KEEP_ALIVE.1)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut served = pin!(served);
+        tokio::select! {
+            biased;
+            ended = served.as_mut() => return ended,
+            () = self.drain.started() => {}
+            () = unused(&open, HEAD_PAUSE_MAX) => {}
+        }
+        served.as_mut().graceful_shutdown();
+        tokio::select! {
+            biased;
+            ended = served.as_mut() => ended,
+            // It does not take its leave.
+            () = unused(&open, LEAVE_MAX) => Ok(()),
+        }
+    }
+}
+
+/// Waits until, for all of `pause`, no request was open.
+async fn unused(open: &Open, pause: Duration) {
+    let mut before = None;
+    loop {
+        let now = open.is_idle().then(|| open.ever.load(Ordering::Relaxed));
+        if now.is_some() && now == before {
+            return;
+        }
+        before = now;
+        tokio::time::sleep(pause).await;
+    }
+}

@@ -1,0 +1,234 @@
+//! A client's connection as bytes, and which HTTP it speaks.
+//!
+//! Not for: accepting (`listen`), HTTP itself. Invariant: a plain connection costs nothing that only TLS or HTTP/2 needs.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::tls::{Handshake, ServerTls, ServerTlsStream};
+
+/// What a client of HTTP/2 sends first (RFC 9113 §3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Reads and writes through the variants of an enum.
+macro_rules! byte_stream {
+    ($name:ident: $($variant:ident),+) => {
+        impl tokio::io::AsyncRead for $name {
+            fn poll_read(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                buf: &mut tokio::io::ReadBuf<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                match self.get_mut() {
+                    $(Self::$variant(io) => std::pin::Pin::new(io).poll_read(cx, buf),)+
+                }
+            }
+        }
+
+        impl tokio::io::AsyncWrite for $name {
+            fn poll_write(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                buf: &[u8],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                match self.get_mut() {
+                    $(Self::$variant(io) => std::pin::Pin::new(io).poll_write(cx, buf),)+
+                }
+            }
+
+            fn poll_write_vectored(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                bufs: &[std::io::IoSlice<'_>],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                match self.get_mut() {
+                    $(Self::$variant(io) => std::pin::Pin::new(io).poll_write_vectored(cx, bufs),)+
+                }
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                match self {
+                    $(Self::$variant(io) => io.is_write_vectored(),)+
+                }
+            }
+
+            fn poll_flush(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                match self.get_mut() {
+                    $(Self::$variant(io) => std::pin::Pin::new(io).poll_flush(cx),)+
+                }
+            }
+
+            fn poll_shutdown(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                match self.get_mut() {
+                    $(Self::$variant(io) => std::pin::Pin::new(io).poll_shutdown(cx),)+
+                }
+            }
+        }
+    };
+}
+pub(super) use byte_stream;
+
+/// An accepted connection.
+#[derive(Debug)]
+pub enum Stream {
+    /// TCP, without TLS.
+    Tcp(TcpStream),
+    /// TCP after its TLS handshake; apart, because its state is large and the others' is not.
+    Tls(Box<ServerTlsStream>),
+    /// A local socket.
+    Unix(UnixStream),
+}
+
+byte_stream!(Stream: Tcp, Tls, Unix);
+
+/// Which HTTP a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// HTTP/1.0 or HTTP/1.1.
+    One,
+    /// HTTP/2, by ALPN or by prior knowledge.
+    Two,
+}
+
+/// A connection that is ready for HTTP: what was read of it to find out which, and the rest.
+#[derive(Debug)]
+pub struct HttpStream {
+    first: Bytes,
+    stream: Stream,
+}
+
+impl HttpStream {
+    /// Finishes what comes before HTTP: the TLS handshake, and the first bytes, for which the client has `pause`.
+    pub(super) async fn open(
+        stream: Stream,
+        tls: Option<&ServerTls>,
+        pause: Duration,
+    ) -> io::Result<(Self, HttpVersion)> {
+        let (stream, agreed) = match (tls, stream) {
+            (Some(tls), Stream::Tcp(socket)) => {
+                let Handshake { stream, http2 } = tls.accept(socket).await?;
+                (Stream::Tls(stream), http2)
+            }
+            (_, stream) => (stream, None),
+        };
+        match agreed {
+            Some(true) => Ok((Self { first: Bytes::new(), stream }, HttpVersion::Two)),
+            Some(false) => Ok((Self { first: Bytes::new(), stream }, HttpVersion::One)),
+            None => {
+                let told = tokio::time::timeout(pause, Self::by_first_bytes(stream)).await;
+                told.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the client says nothing")))
+            }
+        }
+    }
+
+    /// Reads no further than it takes to tell.
+    async fn by_first_bytes(mut stream: Stream) -> io::Result<(Self, HttpVersion)> {
+        let mut first = BytesMut::with_capacity(PREFACE.len());
+        while first.len() < PREFACE.len() && PREFACE.starts_with(&first) {
+            let room = PREFACE.len() - first.len();
+            if stream.read_buf(&mut (&mut first).limit(room)).await? == 0 {
+                break;
+            }
+        }
+        let version = if first == PREFACE { HttpVersion::Two } else { HttpVersion::One };
+        Ok((Self { first: first.freeze(), stream }, version))
+    }
+}
+
+impl AsyncRead for HttpStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.first.is_empty() {
+            return Pin::new(&mut this.stream).poll_read(cx, buf);
+        }
+        let count = this.first.len().min(buf.remaining());
+        buf.put_slice(&this.first.split_to(count));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for HttpStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::UnixStream;
+
+    use super::{HttpStream, HttpVersion, PREFACE, Stream};
+
+    /// Every way to cut the first bytes leads to the same finding, and no byte is lost.
+    #[tokio::test]
+    async fn the_first_bytes_tell_the_version_and_are_read_again() {
+        let two = [PREFACE, b"rest"].concat();
+        let cases: [(&[u8], HttpVersion); 6] = [
+            (b"POST /mcp HTTP/1.1\r\n\r\n", HttpVersion::One),
+            (b"PRI * HTTP/1.1\r\n\r\n and more to come", HttpVersion::One),
+            (b"PR", HttpVersion::One),
+            (b"", HttpVersion::One),
+            (&two, HttpVersion::Two),
+            (PREFACE, HttpVersion::Two),
+        ];
+        for (text, expected) in cases {
+            for cut in 0..=text.len() {
+                let (mut client, server) = UnixStream::pair().unwrap();
+                let opened = async { HttpStream::open(Stream::Unix(server), None, Duration::from_secs(60)).await };
+                let sent = async {
+                    client.write_all(&text[..cut]).await.unwrap();
+                    tokio::task::yield_now().await;
+                    client.write_all(&text[cut..]).await.unwrap();
+                    client.shutdown().await.unwrap();
+                };
+                let (opened, ()) = futures_util::future::join(opened, sent).await;
+                let (mut stream, version) = opened.unwrap();
+                let mut read = Vec::new();
+                stream.read_to_end(&mut read).await.unwrap();
+                assert_eq!((version, read.as_slice()), (expected, text), "cut at {cut}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_client_is_given_up() {
+        let (_client, server) = UnixStream::pair().unwrap();
+        let err = HttpStream::open(Stream::Unix(server), None, Duration::from_secs(30)).await.unwrap_err();
+        assert_eq!(err.kind(), std::io::ErrorKind::TimedOut);
+    }
+}
