@@ -4,7 +4,11 @@
 
 mod args;
 mod check;
+mod confirm;
+mod connect;
+mod import;
 mod serve;
+mod trial;
 
 use std::process::ExitCode;
 
@@ -23,7 +27,9 @@ pub fn run() -> ExitCode {
     let args = Args::parse();
     match args.verb {
         Verb::Check(check) => check::run(&check),
+        Verb::Connect(connect) => connect::run(&connect),
         Verb::DemoServer(server) => serve::demo_server(&server),
+        Verb::Import(import) => import::run(&import),
         Verb::Serve(serve) => serve::run(&serve),
     }
 }
