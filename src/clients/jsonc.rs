@@ -15,6 +15,7 @@ use super::entry::{Entry, Parts};
 /// Keys by which an entry says how its server is reached; all others belong to the client.
 pub(super) const REACH: &[&str] = &[
     "args",
+    "auth",
     "command",
     "cwd",
     "env",

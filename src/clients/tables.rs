@@ -142,17 +142,22 @@ fn texts(item: &Item, key: &str, parts: &mut Parts) -> Vec<String> {
     })
 }
 
-/// Codex's `env_vars`: a name, or a table with one and where it comes from.
+/// Codex's `env_vars`: a name, or a table with one and where its value comes from.
 fn variables(item: &Item, parts: &mut Parts) -> Vec<String> {
-    let one = |item: &Value| {
-        let name = item.as_str().or_else(|| item.as_inline_table()?.get("name")?.as_str())?;
-        Some(name.to_owned())
-    };
-    let list: Option<Vec<String>> = item.as_array().and_then(|list| list.iter().map(one).collect());
-    list.unwrap_or_else(|| {
+    let mut names = Vec::new();
+    for item in item.as_array().into_iter().flatten() {
+        let table = item.as_inline_table();
+        let text = |key: &str| table.and_then(|table| table.get(key)).and_then(Value::as_str);
+        match item.as_str().or_else(|| text("name")) {
+            Some(name) if matches!(text("source"), None | Some("local")) => names.push(name.to_owned()),
+            Some(name) => parts.unused.push(format!("env_vars {name}")),
+            None => parts.wrong("its env_vars is no list of names".to_owned()),
+        }
+    }
+    if item.as_array().is_none() {
         parts.wrong("its env_vars is no list of names".to_owned());
-        Vec::new()
-    })
+    }
+    names
 }
 
 fn secrets(item: &Item, key: &str, parts: &mut Parts) -> Vec<(String, Secret<String>)> {

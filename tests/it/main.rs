@@ -8,6 +8,8 @@ mod caps;
 #[cfg(test)]
 mod change;
 #[cfg(test)]
+mod clients;
+#[cfg(test)]
 mod eras;
 #[cfg(test)]
 mod ids;

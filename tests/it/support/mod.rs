@@ -8,7 +8,7 @@ mod wire;
 
 pub(crate) use app::TestApp;
 pub(crate) use client::{Answer, Client};
-pub(crate) use process::{Child, Gateway, peak_memory_kib, until, within_deadline};
+pub(crate) use process::{Child, Gateway, folder, peak_memory_kib, until, within_deadline};
 pub(crate) use upstream::{ODDITIES, STATE, STATELESS_HEAD, Speaks, Upstream};
 pub(crate) use wire::raw;
 

@@ -28,7 +28,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A folder of this test's own, which is emptied by the next build alone.
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = format!("it-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
