@@ -26,7 +26,9 @@ pub(super) fn run(args: &args::Connect) -> ExitCode {
 fn connect(args: &args::Connect, file: &Path) -> Result<(), End> {
     if args.url.is_some() && !args.client.takes_urls() {
         let name = args.client.name();
-        return Err(End::Failed(format!("{name} starts programs alone: leave --url away, or add the URL in its settings")));
+        return Err(End::Failed(format!(
+            "{name} starts programs alone: leave --url away, or add the URL in its settings"
+        )));
     }
     let loaded = config::load(&args.config, &config::process_env).map_err(End::Config)?;
     let text = read(file)?;
@@ -34,7 +36,9 @@ fn connect(args: &args::Connect, file: &Path) -> Result<(), End> {
     let failed = |why: &str| End::Failed(format!("{} {why}", file.display()));
     let (edits, unconnected) = plan(args, &loaded, file, before.unwrap_or_default())?;
     say(&format!("{}:", file.display()));
-    edits.iter().for_each(|edit| say(&format!("  {:<20} {}", edit.name.escape_debug().to_string(), shown(&edit.launch))));
+    edits
+        .iter()
+        .for_each(|edit| say(&format!("  {:<20} {}", edit.name.escape_debug().to_string(), shown(&edit.launch))));
     for (name, why) in &unconnected {
         say(&format!("  {:<20} stays as it is: {why}", name.escape_debug().to_string()));
     }
@@ -144,7 +148,8 @@ fn undo(args: &args::Connect, file: &Path) -> Result<(), End> {
         Undone::Whole(false) => say(&format!("{name} is gone, as there was none")),
         Undone::Entries(left) => {
             say(&format!("{name} had changed since: its entries are as they were, all else was kept"));
-            left.iter().for_each(|entry| say(&format!("  {} was changed by somebody else and stays", entry.escape_debug())));
+            left.iter()
+                .for_each(|entry| say(&format!("  {} was changed by somebody else and stays", entry.escape_debug())));
         }
     }
     Ok(())

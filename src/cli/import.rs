@@ -142,9 +142,9 @@ fn report(tried: &[Tried]) -> usize {
     for Tried { name, outcome } in tried {
         let words = match outcome {
             Ok(tools) => {
-                let risky: Vec<_> = tools.iter().filter(|tool| tool.high_risk).map(|tool| tool.shown.as_str()).collect();
-                let risky =
-                    if risky.is_empty() { String::new() } else { format!("; high-risk: {}", risky.join(", ")) };
+                let risky: Vec<_> =
+                    tools.iter().filter(|tool| tool.high_risk).map(|tool| tool.shown.as_str()).collect();
+                let risky = if risky.is_empty() { String::new() } else { format!("; high-risk: {}", risky.join(", ")) };
                 format!("ready, {} tools{risky}", tools.len())
             }
             Err(why) => {
@@ -228,3 +228,7 @@ fn print(text: &str) {
     // A closed stdout is no reason to fail.
     let _printed = std::io::stdout().write_all(text.as_bytes()).is_ok();
 }
+
+#[cfg(test)]
+#[path = "import_tests.rs"]
+mod tests;

@@ -54,10 +54,9 @@ pub(super) fn trial(servers: &[ServerSettings]) -> Result<Vec<Tried>, End> {
             _ = settled => false,
             _ = tokio::signal::ctrl_c() => true,
         };
-        let tried = set.iter().map(|server| Tried {
-            name: server.name().clone(),
-            outcome: outcome(server.name(), server.status()),
-        });
+        let tried = set
+            .iter()
+            .map(|server| Tried { name: server.name().clone(), outcome: outcome(server.name(), server.status()) });
         let tried: Vec<_> = tried.collect();
         let _closed = tokio::time::timeout(CLOSE, set.close()).await.is_ok();
         tasks.cancel();
@@ -70,7 +69,9 @@ pub(super) fn trial(servers: &[ServerSettings]) -> Result<Vec<Tried>, End> {
 
 fn outcome(server: &UpstreamName, status: TargetStatus) -> Result<Vec<Tool>, String> {
     match (status.phase, status.tools) {
-        (Phase::Ready, tools) => Ok(tools.iter().flat_map(|tools| tools.iter()).map(|tool| judge(server, tool)).collect()),
+        (Phase::Ready, tools) => {
+            Ok(tools.iter().flat_map(|tools| tools.iter()).map(|tool| judge(server, tool)).collect())
+        }
         (Phase::Down(cause), _) => Err(cause),
         (Phase::Starting, _) => Err(format!("did not answer within {} seconds", WAIT.as_secs())),
     }

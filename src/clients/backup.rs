@@ -10,8 +10,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::edit::undo_entries;
 use super::Client;
+use super::edit::undo_entries;
 
 /// The copies of one file.
 #[derive(Debug)]
@@ -120,8 +120,8 @@ impl Backup {
                     let before = text(before.unwrap_or_default())?;
                     undo_entries(client, &before, &text(after)?, &text(now.unwrap_or_default())?)
                 })();
-                let (text, left) = edited
-                    .map_err(|why| BackupError::Edit(self.file.clone(), why, self.before.clone()))?;
+                let (text, left) =
+                    edited.map_err(|why| BackupError::Edit(self.file.clone(), why, self.before.clone()))?;
                 write_atomically(&self.file, text.as_bytes()).map_err(|err| self.failed(err))?;
                 Undone::Entries(left)
             }

@@ -110,9 +110,7 @@ impl Client {
             Self::Cursor => home()?.join(".cursor/mcp.json"),
             Self::VsCode => settings()?.join("Code/User/mcp.json"),
             // Zed keeps to the XDG folder on every system.
-            Self::Zed => {
-                folder("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config")))?.join("zed/settings.json")
-            }
+            Self::Zed => folder("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config")))?.join("zed/settings.json"),
         })
     }
 }

@@ -10,8 +10,8 @@ use crate::id::{UPSTREAM_NAME_MAX, UpstreamName};
 use crate::secret::Secret;
 
 use super::references::{self, Part, Surroundings};
-use super::zeroclaw::{Agent, Bundle, Policy};
 use super::write::Existing;
+use super::zeroclaw::{Agent, Bundle, Policy};
 use super::{Entry, How};
 
 /// The largest file of variables that is read, in bytes.
@@ -276,7 +276,9 @@ fn secret_fits(value: &Secret<String>) -> Result<(), &'static str> {
         return Err("holds a line end or another control character, which no secret file can carry");
     }
     if value.expose().starts_with("enc:") || value.expose().starts_with("enc2:") {
-        return Err("is encrypted by the program it comes from: write the value itself, or ${env:NAME}, and import again");
+        return Err(
+            "is encrypted by the program it comes from: write the value itself, or ${env:NAME}, and import again",
+        );
     }
     Ok(())
 }

@@ -214,7 +214,9 @@ fn undo_toml(client: Client, before: &str, after: &str, now: &str) -> Result<(St
     for name in names {
         let (old, ours) = (of(before.get(client.member()), &name), of(after.get(client.member()), &name));
         let plain = |item: Option<&Item>| item.map(plain_text);
-        let Some(present) = servers.get(&name).filter(|_| plain(old.as_ref()) != plain(ours.as_ref())) else { continue };
+        let Some(present) = servers.get(&name).filter(|_| plain(old.as_ref()) != plain(ours.as_ref())) else {
+            continue;
+        };
         if Some(plain_text(present)) != plain(ours.as_ref()) {
             left.push(name);
             continue;

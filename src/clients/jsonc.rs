@@ -234,9 +234,9 @@ fn insertion(text: &str, object: &Object<'_>, added: &[(&str, &str)], style: &St
         .properties
         .last()
         .map_or_else(|| format!("{outer}{}", style.unit), |last| indent_at(text, last.range.start));
-    let members = added.iter().map(|(name, value)| {
-        format!("{}{indent}{}: {}", style.newline, quoted(name), style.indented(value, &indent))
-    });
+    let members = added
+        .iter()
+        .map(|(name, value)| format!("{}{indent}{}: {}", style.newline, quoted(name), style.indented(value, &indent)));
     let members = members.collect::<Vec<_>>().join(",");
     Some(match object.properties.last() {
         Some(last) => (last.range.end..last.range.end, format!(",{members}")),

@@ -21,7 +21,7 @@ pub use client::{Client, Syntax};
 pub use draft::{Draft, DraftTransport, Import, Named, Piece, Refused, draft};
 pub use edit::{Edit, Launch, edit, undo_entries};
 pub use entry::{Entry, How};
-pub use read::{Found, Format, ReadError, read, read_client};
+pub use read::{Format, Found, ReadError, read, read_client};
 pub use references::Surroundings;
 pub use write::{Existing, Grant, SecretFile, Trial, WriteError, Written, existing, trial, write};
 pub use zeroclaw::{Agent, Bundle, Policy, ZeroClaw};

@@ -171,7 +171,9 @@ impl ZeroClaw {
             }
             if agent.policy.is_none() {
                 let name = agent.name.escape_debug();
-                import.lost.push(format!("agent '{name}' has no risk profile: here it may use all that its bundles grant"));
+                import
+                    .lost
+                    .push(format!("agent '{name}' has no risk profile: here it may use all that its bundles grant"));
             }
             import.agents.push(agent);
         }

@@ -11,7 +11,7 @@ use portcullis::clients::{self, Client as Kind, How};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
-use crate::support::{Client, Era, folder, within_deadline};
+use crate::support::{Client, Era, folder, until, within_deadline};
 
 /// The variables that the samples refer to.
 const VARIABLES: &[(&str, &str)] = &[
@@ -155,17 +155,15 @@ impl Home {
 
     /// Starts the gateway on what was imported.
     async fn serve(&self) -> (tokio::process::Child, SocketAddr) {
-        let mut child = self.command(&["serve"]).stderr(Stdio::piped()).spawn().unwrap();
-        let mut talk = BufReader::new(child.stderr.take().unwrap()).lines();
-        while let Some(line) = within_deadline("the start block", talk.next_line()).await.unwrap() {
-            if let Some(at) = line.trim().strip_prefix("MCP ") {
-                let addr = at.trim().trim_start_matches("http://").trim_end_matches("/mcp").parse().unwrap();
-                // The pipe stays open as long as the process writes into it.
-                tokio::spawn(async move { while talk.next_line().await.is_ok_and(|line| line.is_some()) {} });
-                return (child, addr);
-            }
-        }
-        panic!("the gateway has ended");
+        let log = std::fs::File::create(self.path("serve.log")).unwrap();
+        let child = self.command(&["serve"]).stderr(log).spawn().unwrap();
+        let addr = || {
+            let talk = self.text("serve.log");
+            let line = talk.lines().find_map(|line| Some(line.trim().strip_prefix("MCP ")?.trim().to_owned()))?;
+            line.trim_start_matches("http://").trim_end_matches("/mcp").parse().ok()
+        };
+        until("the start block", || self.text("serve.log").contains("probes")).await;
+        (child, addr().unwrap())
     }
 
     /// What lies beside a client's file.
@@ -385,9 +383,9 @@ async fn a_zeroclaw_file_becomes_principals_and_policies() {
     // Each agent with a key sees what it saw there.
     let keys = |name: &str| format!("[principals.{name}]\n{}", crate::support::TestApp::key(name));
     let text = text.replace("[listen]\n", "[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n");
-    let text = ["writer", "reader"].iter().fold(text, |text, name| {
-        text.replace(&format!("[principals.{name}]\n"), &keys(name))
-    });
+    let text = ["writer", "reader"]
+        .iter()
+        .fold(text, |text, name| text.replace(&format!("[principals.{name}]\n"), &keys(name)));
     std::fs::write(home.path("portcullis.toml"), text).unwrap();
     let (_gateway, addr) = home.serve().await;
     let writer = Client::connect(Era::Stateless, addr, "/mcp", Some("writer")).await.names().await;
