@@ -51,7 +51,9 @@ pub(super) fn listen(table: Option<&Table<'_>>, settings: &mut DownstreamSetting
         }
         settings.allowed_origins.push(text.to_ascii_lowercase());
     }
-    admin.unwrap_or_else(|| vec![ADMIN])
+    // Both serve the two probes and nothing else; `health` stays so when `admin` grows [OPS-4].
+    let health = table.get("health").and_then(|value| addresses(&value, &mut taken)).unwrap_or_default();
+    admin.unwrap_or_else(|| vec![ADMIN]).into_iter().chain(health).collect()
 }
 
 /// Reads `auth`.

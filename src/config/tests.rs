@@ -113,6 +113,14 @@ fn hash(key: &str) -> &'static str {
     }
 }
 
+/// [OPS-4]
+#[test]
+fn probes_may_have_an_address_of_their_own() {
+    let loaded = good("[listen]\nauth = \"keys\"\nadmin = \"127.0.0.1:7801\"\nhealth = \"0.0.0.0:7802\"");
+    let admin: Vec<_> = loaded.settings.admin.iter().map(ToString::to_string).collect();
+    assert_eq!(admin, ["127.0.0.1:7801", "0.0.0.0:7802"]);
+}
+
 #[test]
 fn the_example_of_the_product_loads_but_for_what_comes_later() {
     let folder = Folder::new().var("LOG_LEVEL", "info").var("DOCS_TOKEN", "t").file("token", "abc\n");

@@ -10,6 +10,8 @@ mod change;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
+mod deploy;
+#[cfg(test)]
 mod eras;
 #[cfg(test)]
 mod ids;

@@ -5,6 +5,7 @@ mod client;
 mod process;
 mod upstream;
 mod wire;
+pub(crate) mod yaml;
 
 pub(crate) use app::TestApp;
 pub(crate) use client::{Answer, Client};
