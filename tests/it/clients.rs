@@ -70,7 +70,7 @@ impl Home {
             std::fs::create_dir(root.join(name)).unwrap();
         }
         let npx = format!(
-            "#!/bin/sh\ncase \"$*\" in *fixture-dies*) echo 'it dies of '\"$TOKEN\" >&2; exit 3;; esac\nexec {} demo-server\n",
+            "#!/bin/sh\n[ ! -e \"$0.dies\" ] || {{ echo gone >&2; exit 4; }}\ncase \"$*\" in *fixture-dies*) echo 'it dies of '\"$TOKEN\" >&2; exit 3;; esac\nexec {} demo-server\n",
             env!("CARGO_BIN_EXE_portcullis")
         );
         std::fs::write(root.join("bin/npx"), npx).unwrap();
@@ -225,6 +225,14 @@ async fn every_sample_imports_connects_and_lists_and_undo_restores_every_byte() 
         home.configuration();
         let (path, bytes) = home.place(file, place);
         let shown = path.to_str().unwrap();
+
+        // While its programs are dead, nothing of it is saved.
+        let (dies, mine) = (home.root.join("bin/npx.dies"), home.text("portcullis.toml"));
+        std::fs::write(&dies, "").unwrap();
+        let (code, said) = home.run(&["import", shown]).await;
+        assert_eq!((code, said.contains("cannot be reached: ")), (Some(1), true), "{file}: {said}");
+        assert!(home.text("portcullis.toml") == mine && !home.path("secrets").exists(), "{file}");
+        std::fs::remove_file(dies).unwrap();
 
         let said = home.good(&["import", shown]).await;
         for server in *servers {
