@@ -342,3 +342,29 @@ async fn the_compose_file_fits_its_configuration() {
     }
     running.stop().await;
 }
+
+/// Every command of the manual that needs neither an engine nor a cluster [OPS-8].
+#[tokio::test]
+async fn the_manual_s_commands_run() {
+    let manual = text("README.md");
+    let blocks: Vec<&str> = manual.split("```bash\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(!blocks.is_empty());
+    let folder = Path::new(env!("CARGO_BIN_EXE_portcullis")).parent().unwrap();
+    for block in blocks {
+        let output = Command::new("sh")
+            .args(["-euc", block])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env("PATH", format!("{}:/usr/bin:/bin", folder.display()))
+            .output()
+            .await
+            .unwrap();
+        assert!(output.status.success(), "{block}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    // What is said of files is true of them.
+    for name in manual.split('`').skip(1).step_by(2).filter(|name| name.starts_with("k8s/") || name.ends_with('/')) {
+        let there = ["deploy", "", "tests/.."]
+            .iter()
+            .any(|root| Path::new(env!("CARGO_MANIFEST_DIR")).join(root).join(name).exists());
+        assert!(there || name.starts_with('/'), "{name}");
+    }
+}

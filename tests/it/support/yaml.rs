@@ -32,7 +32,7 @@ fn document(text: &str) -> Value {
 
 fn without_comment(text: &str) -> &str {
     let end = if text.starts_with('#') { Some(0) } else { text.find(" #").filter(|_| !text.contains('"')) };
-    end.map_or(text, |end| &text[..end]).trim_end()
+    end.and_then(|end| text.get(..end)).unwrap_or(text).trim_end()
 }
 
 fn block(raw: &[&str], lines: &[Line<'_>], at: &mut usize, indent: usize) -> Value {
@@ -42,7 +42,7 @@ fn block(raw: &[&str], lines: &[Line<'_>], at: &mut usize, indent: usize) -> Val
 fn list(raw: &[&str], lines: &[Line<'_>], at: &mut usize, indent: usize) -> Value {
     let mut items = Vec::new();
     while let Some(line) = lines.get(*at).filter(|line| line.indent == indent && line.text.starts_with("- ")) {
-        let rest = line.text[2..].trim_start();
+        let rest = line.text.trim_start_matches('-').trim_start();
         if entry(rest).is_none() {
             items.push(scalar(rest));
             *at += 1;
