@@ -124,12 +124,13 @@ fn launch(args: &args::Connect, program: &Path, config: &Path, server: Option<&D
     if let Some(draft) = server {
         words.extend(["--server".to_owned(), draft.name.as_str().to_owned()]);
     }
-    Launch::Program(program.display().to_string(), words)
+    let variables = server.map(Draft::variables).unwrap_or_default();
+    Launch::Program { program: program.display().to_string(), args: words, variables }
 }
 
 fn shown(launch: &Launch) -> String {
     match launch {
-        Launch::Program(program, words) => format!("{program} {}", words.join(" ")),
+        Launch::Program { program, args, .. } => format!("{program} {}", args.join(" ")),
         Launch::Url(url) => url.clone(),
     }
 }

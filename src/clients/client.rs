@@ -30,6 +30,17 @@ pub enum Syntax {
     Toml,
 }
 
+/// How an entry gives a program variables of the client's own environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passing {
+    /// By a list of names.
+    Names,
+    /// Not at all: the program has what the client gives every program.
+    Nothing,
+    /// By references in `env`.
+    References,
+}
+
 impl Client {
     /// All of them.
     pub const ALL: [Self; 6] =
@@ -89,6 +100,17 @@ impl Client {
         match self {
             Self::ClaudeDesktop => false,
             Self::ClaudeCode | Self::Codex | Self::Cursor | Self::VsCode | Self::Zed => true,
+        }
+    }
+
+    /// Returns how an entry gives a program variables of the client's own environment.
+    #[must_use]
+    pub const fn passing(self) -> Passing {
+        match self {
+            // They read `${…}` in `env` themselves.
+            Self::ClaudeCode | Self::Cursor | Self::VsCode => Passing::References,
+            Self::Codex => Passing::Names,
+            Self::ClaudeDesktop | Self::Zed => Passing::Nothing,
         }
     }
 

@@ -23,7 +23,12 @@ const SECRET_MAX: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub enum Piece {
     /// A variable of the gateway's environment.
-    Env(String),
+    Env {
+        /// Its name.
+        name: String,
+        /// How the client refers to the same value: what gives it to a gateway that the client starts.
+        reference: String,
+    },
     /// A secret that gets a file of its own.
     Secret {
         /// The file's name within the server's folder of secrets.
@@ -111,6 +116,31 @@ pub struct Import {
 }
 
 impl Draft {
+    /// Returns the variables that the gateway must have for this server, and how the client refers to each.
+    #[must_use]
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let (lists, inherited): (Vec<&[Piece]>, &[String]) = match &self.transport {
+            DraftTransport::Http { url, headers } => {
+                (std::iter::once(url.as_slice()).chain(headers.iter().map(|named| named.1.as_slice())).collect(), &[])
+            }
+            DraftTransport::Stdio { env, inherit_env, .. } => {
+                (env.iter().map(|named| named.1.as_slice()).collect(), inherit_env)
+            }
+        };
+        let mut found: Vec<(String, String)> = Vec::new();
+        let named = lists.into_iter().flatten().filter_map(|piece| match piece {
+            Piece::Env { name, reference } => Some((name.clone(), reference.clone())),
+            Piece::Secret { .. } | Piece::Text(_) => None,
+        });
+        let inherited = inherited.iter().map(|name| (name.clone(), format!("${{env:{name}}}")));
+        for (name, reference) in named.chain(inherited) {
+            if !found.iter().any(|(other, _)| *other == name) {
+                found.push((name, reference));
+            }
+        }
+        found
+    }
+
     /// Says in one line how it is reached, for a person, without any secret.
     #[must_use]
     pub fn describe(&self) -> String {
@@ -121,7 +151,7 @@ impl Draft {
         match &self.transport {
             DraftTransport::Http { url, headers } => {
                 let pieces = url.iter().map(|piece| match piece {
-                    Piece::Env(name) => format!("${{env:{name}}}"),
+                    Piece::Env { name, .. } => format!("${{env:{name}}}"),
                     Piece::Secret { .. } => "[secret]".to_owned(),
                     Piece::Text(text) => text.escape_debug().to_string(),
                 });
@@ -228,10 +258,10 @@ fn values(
         let parts = references::parts(value.expose(), around, notes)
             .map_err(|why| format!("the value of its {what} {shown} {why}"))?;
         let mut pieces = Vec::new();
-        let mixed = parts.iter().any(|part| matches!(part, Part::Env(_)));
+        let mixed = parts.iter().any(|part| matches!(part, Part::Env { .. }));
         for part in parts {
             pieces.push(match part {
-                Part::Env(name) => Piece::Env(name),
+                Part::Env { name, reference } => Piece::Env { name, reference },
                 Part::Text(text) if mixed && is_scheme(&text) => Piece::Text(text),
                 Part::Text(text) => {
                     let value = Secret::new(text);
@@ -251,7 +281,7 @@ fn address(url: &Secret<String>, around: &Surroundings<'_>, notes: &mut Vec<Stri
     let secret = url.expose().contains(['?', '@']);
     let mut files = BTreeSet::new();
     let pieces = parts.into_iter().map(|part| match part {
-        Part::Env(name) => Ok(Piece::Env(name)),
+        Part::Env { name, reference } => Ok(Piece::Env { name, reference }),
         Part::Text(text) if !secret => Ok(Piece::Text(text)),
         Part::Text(text) => {
             let value = Secret::new(text);

@@ -17,7 +17,7 @@ fn one(server: &str) -> Result<Draft, String> {
 
 fn pieces(list: &[Piece]) -> String {
     let one = |piece: &Piece| match piece {
-        Piece::Env(name) => format!("<{name}>"),
+        Piece::Env { name, .. } => format!("<{name}>"),
         Piece::Secret { file, value } => format!("[{file}={}]", value.expose()),
         Piece::Text(text) => text.clone(),
     };

@@ -8,13 +8,20 @@ use toml_edit::{Item, Table};
 
 use super::jsonc::{self, Change, quoted};
 use super::tables::{self, array};
-use super::{Client, Syntax};
+use super::{Client, Passing, Syntax};
 
 /// How an entry reaches the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Launch {
-    /// By a program with arguments.
-    Program(String, Vec<String>),
+    /// By a program.
+    Program {
+        /// The program.
+        program: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Variables that it needs, and how the client refers to each.
+        variables: Vec<(String, String)>,
+    },
     /// By a URL.
     Url(String),
 }
@@ -89,7 +96,7 @@ fn value(client: Client, original: Option<&Original<'_, '_, '_>>, launch: &Launc
     let mut members: Vec<(String, String)> = Vec::new();
     let words = client.type_words();
     match launch {
-        Launch::Program(program, args) => {
+        Launch::Program { program, args, variables } => {
             members.extend(words.map(|(word, _)| ("type".to_owned(), quoted(word))));
             let args = args.iter().map(|arg| quoted(arg)).collect::<Vec<_>>().join(", ");
             let nested = original.and_then(|original| original.object.get("command"));
@@ -100,6 +107,11 @@ fn value(client: Client, original: Option<&Original<'_, '_, '_>>, launch: &Launc
             } else {
                 members.push(("command".to_owned(), quoted(program)));
                 members.push(("args".to_owned(), format!("[{args}]")));
+                if client.passing() == Passing::References && !variables.is_empty() {
+                    let pairs = variables.iter().map(|(name, value)| format!("{}: {}", quoted(name), quoted(value)));
+                    let pairs = pairs.collect::<Vec<_>>().join(", ");
+                    members.push(("env".to_owned(), format!("{{ {pairs} }}")));
+                }
             }
         }
         Launch::Url(url) => {
@@ -185,9 +197,12 @@ fn edit_toml(client: Client, text: &str, edits: &[Edit]) -> Result<String, Strin
             table.remove(key);
         }
         match &edit.launch {
-            Launch::Program(program, args) => {
+            Launch::Program { program, args, variables } => {
                 table.insert("command", toml_edit::value(program.as_str()));
                 table.insert("args", Item::Value(array(args.iter().map(String::as_str))));
+                if client.passing() == Passing::Names && !variables.is_empty() {
+                    table.insert("env_vars", Item::Value(array(variables.iter().map(|(name, _)| name.as_str()))));
+                }
             }
             Launch::Url(url) => {
                 table.insert("url", toml_edit::value(url.as_str()));

@@ -5,7 +5,10 @@ use crate::clients::Client;
 
 fn program(name: &str) -> Edit {
     let args = ["stdio", "--server", name].map(str::to_owned).to_vec();
-    Edit { name: name.to_owned(), launch: Launch::Program("/opt/portcullis".to_owned(), args) }
+    Edit {
+        name: name.to_owned(),
+        launch: Launch::Program { program: "/opt/portcullis".to_owned(), args, variables: Vec::new() },
+    }
 }
 
 /// What is the client's own stays in an entry, as it is spelled; how the server is reached goes [OPS-11].
@@ -67,4 +70,20 @@ fn an_undo_leaves_what_is_not_ours() {
     let servers = text.parse::<toml::Table>().unwrap()["mcp_servers"].as_table().unwrap().clone();
     assert_eq!(servers.keys().collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(servers["b"].to_string(), "{ command = \"2\" }");
+}
+
+/// The gateway gets its variables as the client gives them: VS Code asks its person as before, Codex passes names
+/// [OPS-11].
+#[test]
+fn the_gateway_gets_the_variables_of_its_server() {
+    let launch = Launch::Program {
+        program: "/opt/portcullis".to_owned(),
+        args: vec!["stdio".to_owned()],
+        variables: vec![("API_KEY".to_owned(), "${input:api-key}".to_owned())],
+    };
+    let edits = [Edit { name: "a".to_owned(), launch }];
+    let added = |client: Client| edit(client, "", &edits).unwrap();
+    assert!(added(Client::VsCode).contains(r#""env": { "API_KEY": "${input:api-key}" }"#));
+    assert!(added(Client::Codex).contains("env_vars = [\"API_KEY\"]"));
+    assert!(!added(Client::Zed).contains("API_KEY") && !added(Client::ClaudeDesktop).contains("API_KEY"));
 }

@@ -17,7 +17,7 @@ mod write;
 mod zeroclaw;
 
 pub use backup::{Backup, BackupError, Undone, write_atomically};
-pub use client::{Client, Syntax};
+pub use client::{Client, Passing, Syntax};
 pub use draft::{Draft, DraftTransport, Import, Named, Piece, Refused, draft};
 pub use edit::{Edit, Launch, edit, undo_entries};
 pub use entry::{Entry, How};

@@ -24,8 +24,8 @@ pub struct Surroundings<'s> {
 /// A text cut at its references.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// A variable of the gateway's environment.
-    Env(String),
+    /// A variable of the gateway's environment, and the reference in the client's own words.
+    Env { name: String, reference: String },
     /// The text itself.
     Text(String),
 }
@@ -46,7 +46,7 @@ pub(super) fn parts(text: &str, around: &Surroundings<'_>, notes: &mut Vec<Strin
         };
         match one(reference, around, notes)? {
             Part::Text(text) => push(&mut parts, &text),
-            part @ Part::Env(_) => parts.push(part),
+            part @ Part::Env { .. } => parts.push(part),
         }
         rest = after;
     }
@@ -60,7 +60,7 @@ pub(super) fn plain(text: &str, around: &Surroundings<'_>) -> Result<String, Str
     for part in parts(text, around, &mut Vec::new())? {
         match part {
             Part::Text(text) => whole.push_str(&text),
-            Part::Env(name) => {
+            Part::Env { name, .. } => {
                 return Err(format!(
                     "refers to the variable {name}; everyone on the machine can read a program's arguments: \
                      give it to the server in env"
@@ -75,7 +75,7 @@ fn push(parts: &mut Vec<Part>, text: &str) {
     match parts.last_mut() {
         _ if text.is_empty() => {}
         Some(Part::Text(last)) => last.push_str(text),
-        Some(Part::Env(_)) | None => parts.push(Part::Text(text.to_owned())),
+        Some(Part::Env { .. }) | None => parts.push(Part::Text(text.to_owned())),
     }
 }
 
@@ -86,10 +86,11 @@ fn one(reference: &str, around: &Surroundings<'_>, notes: &mut Vec<String>) -> R
         })
     };
     let shown = |path: &Path| Part::Text(path.display().to_string());
+    let variable = |name: String| Part::Env { name, reference: format!("${{{reference}}}") };
     if let Some(id) = reference.strip_prefix("input:") {
         let name = variable_of(id);
         notes.push(format!("the client asks a person for '{}': set the variable {name} instead", id.escape_debug()));
-        return Ok(Part::Env(name));
+        return Ok(variable(name));
     }
     match reference {
         "workspaceFolder" => return Ok(shown(workspace(reference)?)),
@@ -118,7 +119,7 @@ fn one(reference: &str, around: &Surroundings<'_>, notes: &mut Vec<String>) -> R
             notes.push(format!("the variable {name} is not set: its default is taken"));
             Ok(Part::Text(default.to_owned()))
         }
-        Some(_) | None => Ok(Part::Env(name.to_owned())),
+        Some(_) | None => Ok(variable(name.to_owned())),
     }
 }
 
@@ -152,8 +153,8 @@ mod tests {
         Part::Text(text.to_owned())
     }
 
-    fn var(name: &str) -> Part {
-        Part::Env(name.to_owned())
+    fn var(name: &str, reference: &str) -> Part {
+        Part::Env { name: name.to_owned(), reference: reference.to_owned() }
     }
 
     /// FC-CFG-01, [CFG-6]
@@ -161,12 +162,12 @@ mod tests {
     fn every_dialect_is_translated_or_refused() {
         let project = around(Some(Path::new("/srv/project")));
         let translate = |text: &str| parts(text, &project, &mut Vec::new());
-        assert_eq!(translate("Bearer ${T}"), Ok(vec![text("Bearer "), var("T")]));
-        assert_eq!(translate("${env:T}x"), Ok(vec![var("T"), text("x")]));
+        assert_eq!(translate("Bearer ${T}"), Ok(vec![text("Bearer "), var("T", "${T}")]));
+        assert_eq!(translate("${env:T}x"), Ok(vec![var("T", "${env:T}"), text("x")]));
         assert_eq!(translate("${T:-d}/e"), Ok(vec![text("d/e")]));
-        assert_eq!(translate("${SET:-d}"), Ok(vec![var("SET")]));
-        assert_eq!(translate("${input:api-key}"), Ok(vec![var("API_KEY")]));
-        assert_eq!(translate("${input:9}"), Ok(vec![var("INPUT_9")]));
+        assert_eq!(translate("${SET:-d}"), Ok(vec![var("SET", "${SET:-d}")]));
+        assert_eq!(translate("${input:api-key}"), Ok(vec![var("API_KEY", "${input:api-key}")]));
+        assert_eq!(translate("${input:9}"), Ok(vec![var("INPUT_9", "${input:9}")]));
         assert_eq!(translate("${workspaceFolder}/a"), Ok(vec![text("/srv/project/a")]));
         assert_eq!(translate("${workspaceFolderBasename}"), Ok(vec![text("project")]));
         assert_eq!(translate("${CLAUDE_PROJECT_DIR:-.}/a"), Ok(vec![text("/srv/project/a")]));

@@ -295,7 +295,7 @@ fn server(draft: &Draft, secret: &mut dyn FnMut(&str, &Secret<String>) -> String
 
 fn render(pieces: &[Piece], name: &UpstreamName, secret: &mut dyn FnMut(&str, &Secret<String>) -> String) -> String {
     let one = |piece: &Piece| match piece {
-        Piece::Env(variable) => format!("${{env:{variable}}}"),
+        Piece::Env { name, .. } => format!("${{env:{name}}}"),
         // An empty value is no secret, and no file may be empty.
         Piece::Secret { value, .. } if value.expose().is_empty() => String::new(),
         Piece::Secret { file, value } => secret(&format!("{SECRETS}/{name}/{file}"), value),

@@ -188,7 +188,9 @@ impl Drop for Home {
 const TOOLS: [&str; 5] = ["add", "echo", "time", "secret_note", "big"];
 
 /// Speaks to a written entry as its client would: start the program, initialize, list.
-async fn list_over_stdio(home: &Home, program: &str, args: &[String]) -> Vec<String> {
+///
+/// `variables` are what the client gives the program: its own environment does not reach it.
+async fn list_over_stdio(home: &Home, program: &str, args: &[String], variables: &[String]) -> Vec<String> {
     assert_eq!(program, env!("CARGO_BIN_EXE_portcullis"));
     // The verb that the entries start comes with a change of its own.
     if home.run(&["stdio", "--help"]).await.0 != Some(0) {
@@ -196,7 +198,12 @@ async fn list_over_stdio(home: &Home, program: &str, args: &[String]) -> Vec<Str
     }
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     // A client starts its programs somewhere else.
-    let mut child = home.command(&args).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut command = home.command(&args);
+    command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    for (name, _) in VARIABLES.iter().filter(|(name, _)| !variables.iter().any(|given| given == name)) {
+        command.env_remove(name);
+    }
+    let mut child = command.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut ask = async |line: &str, id: u64| -> serde_json::Value {
@@ -233,10 +240,13 @@ async fn there_and_back(home: &Home, client: Kind, servers: &[&str], path: &Path
         let mut through = Vec::new();
         for entry in clients::read_client(client, &now).unwrap() {
             let names = match entry.how {
-                How::Stdio { command, args, env, .. } if args.first().is_some_and(|arg| arg == "stdio") => {
-                    assert!(env.is_empty(), "{shown}: secrets stay in {}", entry.name);
+                How::Stdio { command, args, env, inherit_env, .. }
+                    if args.first().is_some_and(|arg| arg == "stdio") =>
+                {
+                    assert!(env.iter().all(|(_, value)| value.expose().starts_with("${")), "{shown}: secrets stay");
+                    let given = env.into_iter().map(|(name, _)| name).chain(inherit_env).collect::<Vec<_>>();
                     assert!(args.ends_with(&[servers[through.len()].to_owned()]), "{shown}: {args:?}");
-                    list_over_stdio(home, &command, &args).await
+                    list_over_stdio(home, &command, &args, &given).await
                 }
                 How::Http { url, headers } if url.expose().starts_with(&base) => {
                     assert!(headers.is_empty(), "{shown}: secrets stay in {}", entry.name);
