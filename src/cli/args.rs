@@ -52,7 +52,7 @@ pub(super) struct Connect {
     #[arg(long, default_value = "portcullis.toml")]
     pub(super) config: PathBuf,
     /// The principal that the client is; without it, local
-    #[arg(long = "as", value_name = "NAME")]
+    #[arg(long = "as", value_name = "NAME", conflicts_with = "url")]
     pub(super) name: Option<String>,
     /// Use a running gateway at this address, as http://127.0.0.1:7800, instead of starting one
     #[arg(long, value_name = "URL")]

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::clients::{self, Backup, Draft, Edit, Launch, Surroundings, Undone};
 use crate::config::{self, Loaded};
+use crate::gateway::Auth;
 use crate::id::PrincipalId;
 
 use super::args;
@@ -31,6 +32,12 @@ fn connect(args: &args::Connect, file: &Path) -> Result<(), End> {
         )));
     }
     let loaded = config::load(&args.config, &config::process_env).map_err(End::Config)?;
+    if args.url.is_some() && loaded.settings.gateway.auth == Auth::Keys {
+        let config = args.config.display();
+        return Err(End::Failed(format!(
+            "{config} asks callers for a key, and none is written into a client's file: leave --url away"
+        )));
+    }
     let text = read(file)?;
     let before = text.as_ref().map(|text| text.expose().as_str());
     let failed = |why: &str| End::Failed(format!("{} {why}", file.display()));
@@ -54,6 +61,11 @@ fn connect(args: &args::Connect, file: &Path) -> Result<(), End> {
     confirm("Write this?", args.care)?;
     if let Some(folder) = file.parent().filter(|_| before.is_none()) {
         std::fs::create_dir_all(folder).map_err(|err| failed(&format!("cannot be made: {err}")))?;
+    }
+    // A person may have taken a while to answer, and clients write their files themselves.
+    let now = read(file)?;
+    if now.as_ref().map(|now| now.expose().as_str()) != before {
+        return Err(failed("has just been changed by somebody else: run this again"));
     }
     backup.replace(before.map(str::as_bytes), after.as_bytes()).map_err(|err| End::Failed(err.to_string()))?;
     say(&format!("{} entries written; start the client anew", edits.len()));

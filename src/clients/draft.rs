@@ -218,6 +218,9 @@ fn one(
             }
         }
     };
+    if let DraftTransport::Stdio { command, args, .. } = &transport {
+        notes.extend(moving(command, args));
+    }
     let (name, already) = name_for(&entry.name, &transport, existing, slugs)?;
     if name.as_str() != entry.name {
         notes.push(format!("it is called '{name}' here"));
@@ -229,6 +232,19 @@ fn one(
     let tool_timeout_secs = entry.tool_timeout_secs.map(|secs| secs.clamp(1, 600));
     let (original, enabled) = (entry.name, entry.enabled);
     Ok(Draft { name, original, enabled, already, transport, tool_timeout_secs, notes })
+}
+
+/// Says whether a program is fetched anew in whatever version is the newest.
+fn moving(command: &str, args: &[String]) -> Option<String> {
+    let runner = Path::new(command).file_name()?.to_str()?;
+    if !matches!(runner, "bunx" | "npx" | "uvx") {
+        return None;
+    }
+    let package = args.iter().find(|arg| !arg.starts_with('-'))?;
+    let version = package.trim_start_matches('@').split_once(['@', '=']).map(|(_, version)| version);
+    let pinned = version.is_some_and(|version| version.contains(|c: char| c.is_ascii_digit()));
+    let package = package.escape_debug();
+    (!pinned).then(|| format!("{runner} fetches whatever version of {package} is the newest: pin one"))
 }
 
 /// Says whether an entry is one that `connect` writes.

@@ -113,3 +113,21 @@ fn what_cannot_be_carried_whole_is_refused_with_its_reason() {
     // What a hostile file says moves no cursor.
     assert_eq!(one("{\"command\":\"x\",\"args\":[\"\\u001b[2J\"]}").unwrap().describe(), r"x '\u{1b}[2J'");
 }
+
+/// A program that is fetched anew may be another one tomorrow [CFG-6].
+#[test]
+fn what_is_not_pinned_is_said() {
+    for (command, package, pinned) in [
+        ("npx", "server", false),
+        ("npx", "@scope/server", false),
+        ("npx", "@scope/server@latest", false),
+        ("/usr/bin/npx", "@scope/server@1.2.3", true),
+        ("uvx", "server==2.0", true),
+        ("uvx", "server@2.0", true),
+        ("uvx", "server", false),
+        ("node", "server.js", true),
+    ] {
+        let draft = one(&format!(r#"{{"command":"{command}","args":["-y","{package}","/x@1"]}}"#)).unwrap();
+        assert_eq!(draft.notes.is_empty(), pinned, "{command} {package}: {:?}", draft.notes);
+    }
+}

@@ -499,6 +499,11 @@ async fn entries_that_would_not_work_are_left_alone() {
         assert!(code.is_some_and(|code| code == 1 || code == 3) && said.contains(words), "{args:?}: {code:?} {said}");
     }
     assert_eq!(home.run(&["connect", "emacs"]).await.0, Some(2));
+    // A running gateway that asks for keys would refuse what is written.
+    let keys = home.text("portcullis.toml").replace("auth = \"none\"", "auth = \"keys\"");
+    std::fs::write(home.path("keys.toml"), keys).unwrap();
+    let (code, said) = home.run(&["connect", "cursor", "--config", "keys.toml", "--url", "http://127.0.0.1:1"]).await;
+    assert_eq!((code, said.contains("asks callers for a key")), (Some(1), true), "{said}");
     // A file that links somewhere else stays a link.
     let link = home.root.join("home/link.json");
     std::os::unix::fs::symlink(&path, &link).unwrap();
