@@ -92,12 +92,9 @@ fn settings(import: &mut Import) -> Result<Vec<ServerSettings>, End> {
         };
         let found = match config::load_text(Path::new("import"), &trial.text, &env) {
             Ok(loaded) => {
-                // A variable that is not set: nothing is known to be wrong but that it cannot run now.
+                // A variable that is not set, most of all.
                 for (name, why) in loaded.settings.disabled {
-                    if let Some(draft) = import.drafts.iter_mut().find(|draft| draft.name == name) {
-                        draft.notes.push(format!("it cannot start now: {why}"));
-                    }
-                    import.lost.push(format!("server '{name}': {why}"));
+                    import.lost.push(format!("server '{name}' cannot start now: {why}"));
                 }
                 return Ok(loaded.settings.gateway.servers);
             }

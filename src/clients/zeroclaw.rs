@@ -5,7 +5,7 @@
 use toml_edit::{DocumentMut, Item, TableLike};
 
 use super::draft::{Draft, Import};
-use super::{Entry, tables};
+use super::{Entry, jsonc, tables};
 
 /// An agent, which becomes a principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -226,7 +226,9 @@ fn policy(profile: &Profile, import: &mut Import) -> Policy {
     for (key, list) in [("auto_approve", &profile.auto_approve), ("always_ask", &profile.always_ask)] {
         let names = ours(list, import);
         if !names.is_empty() {
-            later.push(format!("{key} = {}", tables::array(names.iter().map(String::as_str)).to_string().trim()));
+            // On one line whatever the names hold: it becomes a comment.
+            let names = names.iter().map(|name| jsonc::quoted(name)).collect::<Vec<_>>().join(", ");
+            later.push(format!("{key} = [{names}]"));
         }
     }
     let auto_admit = !profile.allowed.is_empty();
@@ -246,4 +248,31 @@ fn ours(list: &[String], import: &Import) -> Vec<String> {
         import.drafts.iter().find_map(of)
     };
     list.iter().filter_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::clients::{Grant, Surroundings, draft, read, write};
+
+    /// What a hostile file holds stays what it is: text in a value, or in a comment of one line [CFG-8].
+    #[test]
+    fn nothing_in_a_file_becomes_configuration() {
+        let evil = r#"s__x\"\"\"\n[principals.evil]\nmcp_bundles = [\"all\"]\n"#;
+        let file = format!(
+            "[[mcp.servers]]\nname = \"s\"\ncommand = \"x\"\nargs = [\"{evil}\"]\n\
+             [mcp_bundles.\"{evil}\"]\nservers = [\"s\"]\n\
+             [agents.\"{evil}\"]\nrisk_profile = \"{evil}\"\nmcp_bundles = [\"{evil}\"]\n\
+             [risk_profiles.\"{evil}\"]\nlevel = \"full\"\nallowed_tools = [\"{evil}\"]\n\
+             auto_approve = [\"{evil}\"]\nalways_ask = [\"{evil}\"]\n"
+        );
+        let found = read(&file).unwrap();
+        let mut import = draft(found.entries, &Surroundings { env: &|_| None, workspace: None }, &[]);
+        found.zeroclaw.unwrap().carry(&mut import);
+        let text = write(None, &import, &Grant::AsTheFileSays).unwrap().text;
+        let written: toml::Table = text.parse().unwrap();
+        let principals = written["principals"].as_table().unwrap();
+        assert_eq!(principals.len(), 1, "{text}");
+        assert!(!principals.contains_key("evil"), "{text}");
+        assert!(import.lost.iter().chain(&import.notes).all(|words| !words.contains('\n')), "{import:?}");
+    }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use portcullis::clients::{self, Client as Kind, How};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
@@ -70,7 +71,7 @@ impl Home {
             std::fs::create_dir(root.join(name)).unwrap();
         }
         let npx = format!(
-            "#!/bin/sh\n[ ! -e \"$0.dies\" ] || {{ echo gone >&2; exit 4; }}\ncase \"$*\" in *fixture-dies*) echo 'it dies of '\"$TOKEN\" >&2; exit 3;; esac\nexec {} demo-server\n",
+            "#!/bin/sh\n[ ! -e \"$0.dies\" ] || {{ echo gone >&2; exit 4; }}\ncase \"$*\" in *fixture-dies*) echo 'it dies of '\"$TOKEN\" >&2; exit 3;; *fixture-hangs*) echo $$ >\"$0.pid\"; exec sleep 600;; esac\nexec {} demo-server\n",
             env!("CARGO_BIN_EXE_portcullis")
         );
         std::fs::write(root.join("bin/npx"), npx).unwrap();
@@ -515,4 +516,20 @@ async fn entries_that_would_not_work_are_left_alone() {
     assert_eq!((code, said.contains("it goes through the gateway already")), (Some(1), true), "{said}");
     home.good(&["connect", "claude-desktop", "--undo", "--file", link.to_str().unwrap()]).await;
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
+/// An interrupt during the trial ends what was started, and nothing is saved [CFG-6].
+#[tokio::test]
+async fn an_interrupt_ends_what_was_started() {
+    let home = Home::new().await;
+    let file = home.path("hangs.json");
+    std::fs::write(&file, r#"{"mcpServers":{"hangs":{"command":"npx","args":["fixture-hangs"]}}}"#).unwrap();
+    let mut import = home.command(&["import", file.to_str().unwrap()]).stderr(Stdio::null()).spawn().unwrap();
+    let note = home.root.join("bin/npx.pid");
+    let pid = || std::fs::read_to_string(&note).ok().and_then(|text| Pid::from_raw(text.trim().parse().ok()?));
+    until("the server is started", || pid().is_some()).await;
+    kill_process(Pid::from_raw(i32::try_from(import.id().unwrap()).unwrap()).unwrap(), Signal::INT).unwrap();
+    assert_eq!(within_deadline("its end", import.wait()).await.unwrap().code(), Some(1));
+    assert!(test_kill_process(pid().unwrap()).is_err(), "the server has outlived the import");
+    assert!(!home.path("portcullis.toml").exists());
 }
