@@ -154,3 +154,7 @@ fn read_toml(text: &str) -> Result<Found, String> {
     };
     Ok(Found { format: Format::ZeroClaw, entries, notes: Vec::new(), zeroclaw: Some(zeroclaw) })
 }
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;
