@@ -37,6 +37,7 @@ pub mod upstream;
 pub mod gateway;
 
 pub mod admin;
+pub mod clients;
 pub mod config;
 pub mod demo;
 

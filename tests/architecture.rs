@@ -38,7 +38,7 @@ const FLOORS: &[Floor] = &[
     Floor { number: 6, name: "memory", rooms: &["session", "approval", "audit", "blob"] },
     Floor { number: 7, name: "doors", rooms: &["downstream", "upstream"] },
     Floor { number: 8, name: "hall", rooms: &["gateway"] },
-    Floor { number: 9, name: "office", rooms: &["admin", "config"] },
+    Floor { number: 9, name: "office", rooms: &["admin", "config", "clients"] },
     Floor { number: 10, name: "wiring", rooms: &["app", "demo"] },
     Floor { number: 11, name: "street", rooms: &["cli", "main"] },
 ];

@@ -4,8 +4,12 @@
 
 mod args;
 mod check;
+mod confirm;
+mod connect;
+mod import;
 mod serve;
 mod stdio;
+mod trial;
 
 use std::process::ExitCode;
 
@@ -28,7 +32,9 @@ pub fn run() -> ExitCode {
     let args = Args::parse();
     match args.verb {
         Verb::Check(check) => check::run(&check),
+        Verb::Connect(connect) => connect::run(&connect),
         Verb::DemoServer(server) => serve::demo_server(&server),
+        Verb::Import(import) => import::run(&import),
         Verb::Serve(serve) => serve::run(&serve),
         Verb::Stdio(stdio) => stdio::run(&stdio),
     }

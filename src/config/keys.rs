@@ -14,8 +14,8 @@ pub(super) const ROOT_LATER: &[&str] = &[
 ];
 
 pub(super) const LISTEN: &[&str] =
-    &["admin", "allowed_hosts", "allowed_origins", "auth", "http", "tls_cert", "tls_key"];
-pub(super) const LISTEN_LATER: &[&str] = &["health", "public_url"];
+    &["admin", "allowed_hosts", "allowed_origins", "auth", "health", "http", "tls_cert", "tls_key"];
+pub(super) const LISTEN_LATER: &[&str] = &["public_url"];
 
 pub(super) const MCP: &[&str] = &["empty_allow", "enabled", "first_list_wait_secs", "name_budget", "servers"];
 pub(super) const MCP_LATER: &[&str] = &["blob_paths", "blobs", "deferred_loading", "overflow", "resource_tools"];
@@ -62,7 +62,8 @@ pub(super) const PRINCIPAL: &[&str] = &["api_keys", "mcp_bundles", "policy"];
 pub(super) const PRINCIPAL_LATER: &[&str] =
     &["autonomy", "claims", "external", "interactive", "scopes", "self_start_gap_secs", "trust_task_id"];
 
-pub(super) const POLICY: &[&str] = &["allowed_tools", "deny_all_tools", "excluded_tools", "expect"];
+pub(super) const POLICY: &[&str] =
+    &["allowed_tools", "auto_admit_mcp_tools", "deny_all_tools", "excluded_tools", "expect"];
 pub(super) const POLICY_LATER: &[&str] = &[
     "allow",
     "allowed_prompts",
@@ -74,7 +75,6 @@ pub(super) const POLICY_LATER: &[&str] = &[
     "approval_hold_secs",
     "arguments",
     "ask",
-    "auto_admit_mcp_tools",
     "auto_approve",
     "autonomy",
     "bind",

@@ -46,13 +46,7 @@ pub(super) fn listen(table: Option<&Table<'_>>, base: &Path, settings: &mut Down
     } else {
         taken.extend(&settings.addresses);
     }
-    let admin = table.get("admin").and_then(|value| {
-        let found = places(&value, &mut taken)?;
-        if !found.sockets.is_empty() {
-            value.error("probes are answered on an IP address alone");
-        }
-        (!found.addresses.is_empty()).then_some(found.addresses)
-    });
+    let admin = table.get("admin").and_then(|value| probed(&value, &mut taken));
     settings.tls = tls(table, base);
     if let (Some(value), true) = (table.get("tls_cert"), settings.addresses.is_empty()) {
         let help = "it is for IP addresses; a local socket is guarded by its mode".to_owned();
@@ -71,7 +65,9 @@ pub(super) fn listen(table: Option<&Table<'_>>, base: &Path, settings: &mut Down
         }
         settings.allowed_origins.push(text.to_ascii_lowercase());
     }
-    admin.unwrap_or_else(|| vec![ADMIN])
+    // Both serve the two probes and nothing else; `health` stays so when `admin` grows [OPS-4].
+    let health = table.get("health").and_then(|value| probed(&value, &mut taken)).unwrap_or_default();
+    admin.unwrap_or_else(|| vec![ADMIN]).into_iter().chain(health).collect()
 }
 
 /// Reads `auth`.
@@ -167,6 +163,15 @@ fn tls(table: &Table<'_>, base: &Path) -> Option<TlsFiles> {
             None
         }
     }
+}
+
+/// Reads where probes are answered.
+fn probed(value: &Value<'_>, taken: &mut BTreeSet<SocketAddr>) -> Option<Vec<SocketAddr>> {
+    let found = places(value, taken)?;
+    if !found.sockets.is_empty() {
+        value.error("probes are answered on an IP address alone");
+    }
+    (!found.addresses.is_empty()).then_some(found.addresses)
 }
 
 fn places(value: &Value<'_>, taken: &mut BTreeSet<SocketAddr>) -> Option<Places> {

@@ -66,6 +66,14 @@ pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded,
     read(path, &text, Beside::Read, env)
 }
 
+/// Loads a text as if it stood in the file `path`, with the policy files beside that: what a change of the file would give.
+///
+/// # Errors
+/// Everything that is wrong, with its places.
+pub fn load_changed(path: &Path, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Diagnostics> {
+    read(path, text, Beside::Read, env)
+}
+
 /// Loads a text as if it stood in the file `path`, without policy files beside it.
 ///
 /// # Errors

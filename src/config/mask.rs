@@ -24,6 +24,7 @@ const OPEN: &[&str] = &[
     "exclude",
     "excluded_tools",
     "format",
+    "health",
     "http",
     "inherit_env",
     "level",

@@ -20,7 +20,7 @@ mod tests;
 mod tls_tests;
 
 pub use error::{Color, Diagnostic, Diagnostics, Place, Severity, render};
-pub use load::{Loaded, Settings, load, load_text};
+pub use load::{Loaded, Settings, load, load_changed, load_text};
 pub use policy::{ExpectationResult, check_policy_file};
 
 /// Reads the environment of the process, for `${env:NAME}`.

@@ -141,7 +141,8 @@ fn profile(table: &Table<'_>, known: Option<&Known>, empty_allow: EmptyAllow) ->
     if deny_all_tools && allowed_tools.as_ref().is_some_and(|patterns| !patterns.is_empty()) {
         table.key_error("deny_all_tools", "contradicts the non-empty allowed_tools beside it");
     }
-    Profile { allowed_tools, excluded_tools, deny_all_tools, empty_allow }
+    let auto_admit = table.get("auto_admit_mcp_tools").and_then(|value| value.flag()).unwrap_or(false);
+    Profile { allowed_tools, auto_admit, excluded_tools, deny_all_tools, empty_allow }
 }
 
 /// Reads a pattern. One that no configured server's tool can match is an error where it subtracts, else a warning.

@@ -113,6 +113,14 @@ fn hash(key: &str) -> &'static str {
     }
 }
 
+/// [OPS-4]
+#[test]
+fn probes_may_have_an_address_of_their_own() {
+    let loaded = good("[listen]\nauth = \"keys\"\nadmin = \"127.0.0.1:7801\"\nhealth = \"0.0.0.0:7802\"");
+    let admin: Vec<_> = loaded.settings.admin.iter().map(ToString::to_string).collect();
+    assert_eq!(admin, ["127.0.0.1:7801", "0.0.0.0:7802"]);
+}
+
 #[test]
 fn the_example_of_the_product_loads_but_for_what_comes_later() {
     let folder = Folder::new().var("LOG_LEVEL", "info").var("DOCS_TOKEN", "t").file("token", "abc\n");
@@ -245,7 +253,7 @@ fn keys_of_later_versions_are_told_from_mistakes() {
         let text = format!("listen = {{ auth = \"keys\" }}\n{text}");
         refused(&text, key, &["not supported in this version"]);
     }
-    refused("[listen]\nauth = \"keys\"\nhealth = \"x\"", "listen.health", &["not supported in this version"]);
+    refused("[listen]\nauth = \"keys\"\npublic_url = \"x\"", "listen.public_url", &["not supported in this version"]);
     refused(&server("command = \"x\"\nisolation = \"shared\""), "mcp.servers[0].isolation", &["not supported in this"]);
 }
 

@@ -64,7 +64,7 @@ impl Subject<'_> {
         match &profile.allowed_tools {
             None => Decision::Allow,
             Some(patterns) if patterns.is_empty() && profile.empty_allow == EmptyAllow::All => Decision::Allow,
-            Some(patterns) if any(patterns) => Decision::Allow,
+            Some(patterns) if any(patterns) || (profile.auto_admit && !patterns.is_empty()) => Decision::Allow,
             Some(_) => Decision::Deny(Denial::NotAllowed),
         }
     }
@@ -126,6 +126,28 @@ mod tests {
         assert_eq!(decide(Some(&by_full), cut.0, cut.1), Decision::Allow);
         assert_eq!(decide(Some(&by_full), "git__b", "git__b"), Decision::Deny(Denial::NotAllowed));
         assert_eq!(decide(Some(&Profile::deny_all()), "git__b", "git__b"), Decision::Deny(Denial::Excluded));
+    }
+
+    /// [POL-3]
+    #[test]
+    fn auto_admit_lets_in_what_is_not_excluded() {
+        let mut profile = Profile {
+            allowed_tools: Some(patterns(&["git__a"])),
+            auto_admit: true,
+            excluded_tools: patterns(&["git__c"]),
+            ..Profile::default()
+        };
+        assert_eq!(decide(Some(&profile), "git__b", "git__b"), Decision::Allow);
+        assert_eq!(decide(Some(&profile), "git__c", "git__c"), Decision::Deny(Denial::Excluded));
+        profile.deny_all_tools = true;
+        assert_eq!(decide(Some(&profile), "git__b", "git__b"), Decision::Deny(Denial::Excluded));
+        let empty = Profile {
+            allowed_tools: Some(Vec::new()),
+            auto_admit: true,
+            empty_allow: EmptyAllow::None,
+            ..Profile::default()
+        };
+        assert_eq!(decide(Some(&empty), "git__b", "git__b"), Decision::Deny(Denial::NotAllowed));
     }
 
     /// [POL-2]

@@ -17,6 +17,8 @@ pub enum EmptyAllow {
 pub struct Profile {
     /// `None` if the key is absent: no restriction.
     pub allowed_tools: Option<Vec<Pattern>>,
+    /// A non-empty `allowed_tools` still lets every tool of a server in, as in ZeroClaw [POL-3].
+    pub auto_admit: bool,
     /// Always subtracts.
     pub excluded_tools: Vec<Pattern>,
     /// Nothing at all.

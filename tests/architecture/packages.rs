@@ -72,6 +72,11 @@ pub(crate) const PACKAGES: &[Package] = &[
         "reads the head of a response; hyper's own parser",
         "hyper's and hyper-util's clients cost a call 10,000 instructions more (ARCHITECTURE.md, decision 20)",
     ),
+    package(
+        "jsonc-parser",
+        "the byte range of every member of a client's JSON with comments; our edits are splices of those ranges",
+        "its own editor re-writes layout; json5 reads what no client writes; by hand: comments, escapes and depth again",
+    ),
     package("memchr", "finds line ends and markers at memory speed", "a byte loop is an order of magnitude slower"),
     package(
         "rustix",
@@ -135,6 +140,11 @@ pub(crate) const PACKAGES: &[Package] = &[
         "by hand: both are easy to get subtly wrong",
     ),
     package("toml", "the configuration, with the byte span of every value", "figment and config lose the spans"),
+    package(
+        "toml_edit",
+        "edits of TOML that keep comments and layout: our own file for `import`, Codex's for `connect`; below toml's parser",
+        "toml loses comments; by range: a table's keys stand in several places",
+    ),
     package("tracing", "spans and events at the seams", "log has no spans"),
     package(
         "tracing-subscriber",

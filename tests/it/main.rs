@@ -8,6 +8,10 @@ mod caps;
 #[cfg(test)]
 mod change;
 #[cfg(test)]
+mod clients;
+#[cfg(test)]
+mod deploy;
+#[cfg(test)]
 mod eras;
 #[cfg(test)]
 mod ids;

@@ -8,6 +8,7 @@ mod process;
 mod tunnel;
 mod upstream;
 mod wire;
+pub(crate) mod yaml;
 
 pub(crate) use app::TestApp;
 pub(crate) use certs::{Authority, Leaf};
