@@ -20,7 +20,6 @@ use super::server::Door;
 use super::stateless::{call_params, cursor_of};
 
 /// What became of a request.
-#[expect(clippy::large_enum_variant, reason = "one for each call, and moved once")]
 pub(super) enum Begun {
     /// It is answered.
     Answered(Rendered),
@@ -105,7 +104,7 @@ impl<H: Handler> Door<H> {
             }
             Some(Method::ToolsCall) => {
                 let params = call_params(&request).map_err(|(_, words)| rejected(invalid(words)))?;
-                Call::CallTool(Box::new(ToolCall { request, params, meta, param_headers: None }))
+                Call::CallTool(Arc::new(ToolCall { request, params, meta, param_headers: None }))
             }
             Some(
                 Method::CompletionComplete

@@ -2,6 +2,8 @@
 //!
 //! Invariant: what is checked against the headers is exactly what is handed on.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{Response, StatusCode};
 
@@ -165,7 +167,7 @@ fn call_of<C: crate::exchange::Caller>(
                 _ => rejected(invalid(words)),
             })?;
             let param_headers = Some(param_headers(visit)?);
-            Ok(Call::CallTool(Box::new(ToolCall { request, params, meta, param_headers })))
+            Ok(Call::CallTool(Arc::new(ToolCall { request, params, meta, param_headers })))
         }
         Method::SubscriptionsListen => {
             let tools = wants_tools(request.params.as_deref())

@@ -118,7 +118,7 @@ fn replace_id(edits: &mut Edits, response: &Response, id: &RequestId) {
 }
 
 fn to_stateless(edits: &mut Edits, result: &Inside<'_>, client: &ClientSide<'_>) -> Result<(), BridgeRefusal> {
-    let mut head = Vec::new();
+    let mut head = Vec::with_capacity(192);
     if result.get("resultType")?.is_none() {
         head.extend_from_slice(b"\"resultType\":\"complete\",");
     }
@@ -136,7 +136,7 @@ fn to_stateless(edits: &mut Edits, result: &Inside<'_>, client: &ClientSide<'_>)
                     edits.replace(theirs.start + start..theirs.end + start, client.server_info.to_vec());
                 }
                 None => {
-                    let mut member = Vec::new();
+                    let mut member = Vec::with_capacity(160);
                     server_info_member(&mut member, client);
                     member.extend_from_slice(if inner.is_empty() { b"" } else { b"," });
                     edits.replace(start + 1..start + 1, member);

@@ -282,6 +282,14 @@ impl<'a> Members<'a> {
         self.outline.at(self.text, key)
     }
 
+    /// Returns where the values of several keys lie; one walk for all of them.
+    ///
+    /// # Errors
+    /// [`JsonError::Duplicate`] if one of the keys stands twice.
+    pub fn find<const N: usize>(&self, keys: [&'static str; N]) -> Result<[Option<Range<usize>>; N], JsonError> {
+        self.outline.find(self.text, keys)
+    }
+
     /// Walks the members in the order written; keys are decoded.
     pub fn iter(&self) -> impl Iterator<Item = (Cow<'_, [u8]>, Raw<'_>)> {
         self.outline.iter(self.text)

@@ -95,9 +95,15 @@ impl<'a> Scanner<'a> {
     }
 
     /// Returns the next byte that is no white space, without taking it.
+    #[inline]
     pub(super) fn next(&mut self) -> Option<u8> {
-        self.white();
-        self.peek()
+        match self.peek() {
+            Some(byte) if byte > b' ' => Some(byte),
+            _ => {
+                self.white();
+                self.peek()
+            }
+        }
     }
 
     /// Opens an object or array whose bracket is next; says whether it is empty, and closes it again then.
@@ -153,14 +159,27 @@ impl<'a> Scanner<'a> {
         let start = self.at + 1;
         let escaped = self.string()?;
         let at = start..self.at - 1;
-        self.white();
-        if self.take(b':') { Ok(Key { at, escaped }) } else { Err(self.expected("':'")) }
+        if self.next() != Some(b':') {
+            return Err(self.expected("':'"));
+        }
+        self.at += 1;
+        Ok(Key { at, escaped })
     }
 
     /// Reads a value of any kind; returns where it lies.
     pub(super) fn value(&mut self) -> Result<Range<usize>, Fault> {
-        self.white();
+        let first = self.next();
         let start = self.at;
+        match first {
+            Some(b'"') => drop(self.string()?),
+            Some(b'{' | b'[') => self.nested()?,
+            _ => self.scalar(first)?,
+        }
+        Ok(start..self.at)
+    }
+
+    /// Reads an object or array to its end.
+    fn nested(&mut self) -> Result<(), Fault> {
         let floor = self.depth;
         loop {
             match self.next() {
@@ -176,15 +195,11 @@ impl<'a> Scanner<'a> {
                         continue;
                     }
                 }
-                Some(b'-' | b'0'..=b'9') => self.number()?,
-                Some(b't') => self.word(b"true")?,
-                Some(b'f') => self.word(b"false")?,
-                Some(b'n') => self.word(b"null")?,
-                _ => return Err(self.expected("a value")),
+                first => self.scalar(first)?,
             }
             loop {
                 if self.depth == floor {
-                    return Ok(start..self.at);
+                    return Ok(());
                 }
                 if self.more()? {
                     if self.in_object() {
@@ -193,6 +208,16 @@ impl<'a> Scanner<'a> {
                     break;
                 }
             }
+        }
+    }
+
+    fn scalar(&mut self, first: Option<u8>) -> Result<(), Fault> {
+        match first {
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.word(b"true"),
+            Some(b'f') => self.word(b"false"),
+            Some(b'n') => self.word(b"null"),
+            _ => Err(self.expected("a value")),
         }
     }
 
@@ -215,9 +240,7 @@ impl<'a> Scanner<'a> {
         self.at += 1;
         let mut escaped = false;
         loop {
-            let rest = self.text.get(self.at..).unwrap_or_default();
-            let plain = self.plain(rest)?;
-            self.at += plain;
+            self.plain()?;
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -232,39 +255,41 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Counts the bytes before the next quote, backslash, or control character (which is an error).
+    /// Reads on to the next quote, backslash, or control character (which is an error).
     ///
     /// Eight bytes at a time; a string that goes on is left to vector instructions.
-    fn plain(&mut self, rest: &[u8]) -> Result<usize, Fault> {
-        let mut at = 0;
-        for word in rest.as_chunks::<8>().0.iter().take(SHORT / 8) {
+    fn plain(&mut self) -> Result<(), Fault> {
+        let text = self.text;
+        let short = self.at + SHORT;
+        while self.at < short
+            && let Some(word) = text.get(self.at..).and_then(<[u8]>::first_chunk::<8>)
+        {
             let word = u64::from_le_bytes(*word);
             let stops = stops(word);
-            // Only what stands before the stop has been read.
-            let read = if stops == 0 { word } else { word & (stops & stops.wrapping_neg()).wrapping_sub(1) };
-            self.ascii &= read & HIGH == 0;
             if stops != 0 {
-                return self.stopped(rest, at + stops.trailing_zeros() as usize / 8);
+                // Only what stands before the stop has been read.
+                let read = word & (stops & stops.wrapping_neg()).wrapping_sub(1);
+                self.ascii &= read & HIGH == 0;
+                self.at += stops.trailing_zeros() as usize / 8;
+                return self.no_control();
             }
-            at += 8;
+            self.ascii &= word & HIGH == 0;
+            self.at += 8;
         }
-        let rest_of_it = rest.get(at..).unwrap_or_default();
-        let end = at + memchr::memchr2(b'"', b'\\', rest_of_it).unwrap_or(rest_of_it.len());
-        let block = rest.get(at..end).unwrap_or_default();
+        let rest = text.get(self.at..).unwrap_or_default();
+        let end = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        let block = rest.get(..end).unwrap_or_default();
         let (least, all) = extremes(block);
         self.ascii &= all < 0x80;
-        if least < b' ' {
-            return self.stopped(rest, at + block.iter().position(|byte| *byte < b' ').unwrap_or(0));
-        }
-        Ok(end)
+        self.at += if least < b' ' { block.iter().position(|byte| *byte < b' ').unwrap_or(0) } else { end };
+        if least < b' ' { self.no_control() } else { Ok(()) }
     }
 
-    fn stopped(&mut self, rest: &[u8], at: usize) -> Result<usize, Fault> {
-        if rest.get(at).is_some_and(|byte| *byte < b' ') {
-            self.at += at;
+    fn no_control(&mut self) -> Result<(), Fault> {
+        if self.peek().is_some_and(|byte| byte < b' ') {
             return Err(self.expected("no control character in a string"));
         }
-        Ok(at)
+        Ok(())
     }
 
     fn escape(&mut self) -> Result<(), Fault> {
