@@ -2,15 +2,14 @@
 //!
 //! Invariants: a method's error is never a 404 here [R39]; a call outlives its connection [R45].
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
 use std::sync::Arc;
+
+use http::{Response, StatusCode};
 
 use crate::exchange::{Call, Exchange, Handler, Listen, ToolCall};
 use crate::id::SessionId;
 use crate::session::Session;
-use crate::wire::json;
-use crate::wire::jsonrpc::{Message, Notification, Request, RequestId};
+use crate::wire::jsonrpc::{Message, Notification, Params, Request, RequestId};
 use crate::wire::mcp::{Era, Method, ProtocolVersion, RequestMeta, name};
 
 use super::answer::{Asker, Rendered, invalid};
@@ -214,8 +213,6 @@ pub(super) fn note(session: &Session, notification: &Notification) {
     }
 }
 
-fn cancelled_id(params: Option<&Bytes>) -> Option<RequestId> {
-    let params = params?;
-    let id = json::members(params).ok()?.get("requestId").ok()??;
-    RequestId::from_raw(params.slice_ref(id.get().as_bytes()))
+fn cancelled_id(params: Option<&Params>) -> Option<RequestId> {
+    RequestId::from_raw(params?.slice("requestId").ok()??)
 }

@@ -10,7 +10,7 @@ use crate::exchange::{
     Call, ClientFacts, Exchange, Handler, Listen, Owner, OwnerKey, ReasonCode, Reject, RejectKind, Told, ToolCall,
 };
 use crate::wire::json;
-use crate::wire::jsonrpc::{Message, Request, RequestId};
+use crate::wire::jsonrpc::{Message, Params, Request, RequestId};
 use crate::wire::mcp::{CallParams, Era, Method, ProtocolVersion, RequestMeta, Target, ToolError, decode_value, name};
 
 use super::answer::{Asker, Log, invalid, notification, subscription};
@@ -137,8 +137,7 @@ fn check_headers<C>(visit: &Visit<C>, request: &Request, version: &str) -> Check
         Target::None => return Ok(()),
     };
     let twice = |err: json::JsonError| Refusal::from(Fault::Meta(err.to_string()));
-    let members = request.params.as_ref().map(|params| json::members(params)).transpose().map_err(twice)?;
-    let target = members.map(|members| members.get(key)).transpose().map_err(twice)?.flatten();
+    let target = request.params.as_ref().map(|params| params.get(key)).transpose().map_err(twice)?.flatten();
     let target = target.and_then(json::text);
     match (visit.header(name::NAME), target) {
         (Single::Value(header), Some(target)) => {
@@ -214,23 +213,21 @@ pub(super) fn call_params(request: &Request) -> Result<CallParams, (StatusCode, 
 }
 
 /// Reads the cursor of a list request; `null` counts as absent.
-pub(super) fn cursor_of(params: Option<&Bytes>) -> Result<Option<String>, Reject> {
+pub(super) fn cursor_of(params: Option<&Params>) -> Result<Option<String>, Reject> {
     let bad = || Reject::client(RejectKind::InvalidParams, "Invalid cursor", ReasonCode::BadRequest);
     let Some(params) = params else { return Ok(None) };
-    let members = json::members(params).map_err(|_| bad())?;
-    match members.get("cursor").map_err(|_| bad())? {
+    match params.get("cursor").map_err(|_| bad())? {
         None => Ok(None),
-        Some(cursor) if cursor.get() == "null" => Ok(None),
+        Some(cursor) if cursor.get() == b"null" => Ok(None),
         Some(cursor) => json::text(cursor).map(|cursor| Some(cursor.into_owned())).ok_or_else(bad),
     }
 }
 
-fn wants_tools(params: Option<&Bytes>) -> Option<bool> {
-    let filter = json::members(params?).ok()?.get("notifications").ok()??;
-    let filter = json::members(filter.get().as_bytes()).ok()?;
-    match filter.get("toolsListChanged").ok()?.map(serde_json::value::RawValue::get) {
-        Some("true") => Some(true),
-        None | Some("false") => Some(false),
+fn wants_tools(params: Option<&Params>) -> Option<bool> {
+    let filter = json::members(params?.get("notifications").ok()??.get()).ok()?;
+    match filter.get("toolsListChanged").ok()?.map(json::Raw::get) {
+        Some(b"true") => Some(true),
+        None | Some(b"false") => Some(false),
         Some(_) => None,
     }
 }

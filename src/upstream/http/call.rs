@@ -12,7 +12,6 @@ use futures_util::{StreamExt as _, stream};
 
 use crate::exchange::{Answer, Event, Outcome, Reject, Reply};
 use crate::upstream::link::{Outgoing, progress_value};
-use crate::wire::json;
 use crate::wire::jsonrpc::{Message, Notification, Request, RequestId, Response};
 use crate::wire::mcp::Era;
 
@@ -182,11 +181,10 @@ impl Call {
     }
 
     fn progressed(&mut self, notification: &Notification) -> Option<Event> {
-        let members = json::members(notification.params.as_ref()?).ok()?;
-        let token = members.get("progressToken").ok()??;
+        let token = notification.params.as_ref()?.get("progressToken").ok()??;
         let value = progress_value(notification)?;
         let grows = self.progress.is_none_or(|last| value > last);
-        if token.get().as_bytes() != self.id.raw() || !grows {
+        if token.get() != self.id.raw() || !grows {
             tracing::debug!(server = %self.peer.target().name, "progress that is not ours or does not grow is dropped");
             return None;
         }

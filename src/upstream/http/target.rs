@@ -6,21 +6,23 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
+};
 use http::{Method, Request, StatusCode, Uri};
+use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Body as _, Incoming};
 
 use crate::exchange::{Reject, RejectKind};
 use crate::id::UpstreamName;
-use crate::net::{HttpClient, SendError};
+use crate::net::{HttpClient, ResponseBody, SendError};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
 use crate::wire::sse;
 
 use super::reader::{EventReader, ReadError};
 
 /// What every POST accepts.
-pub(super) const ACCEPT_BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const ACCEPT_BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 /// What every GET accepts.
 pub(super) const ACCEPT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
@@ -30,9 +32,12 @@ const SNIPPET_MAX: usize = 200;
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) name: UpstreamName,
-    pub(super) uri: Uri,
+    /// The path and query of its URL: a request in origin form.
+    pub(super) path: Uri,
     /// The configured headers, marked as sensitive.
-    pub(super) configured: HeaderMap,
+    configured: HeaderMap,
+    /// The headers of every POST.
+    posting: HeaderMap,
     pub(super) client: HttpClient,
     pub(super) cap: usize,
     pub(super) pauses: Pauses,
@@ -91,35 +96,48 @@ fn random() -> u32 {
 // === impl Target ===
 
 impl Target {
-    /// The headers of every request; a caller adds those of its era.
-    pub(super) fn headers(accept: HeaderValue) -> HeaderMap {
+    /// Makes the target of a URL; `configured` headers are marked as sensitive.
+    pub(super) fn new(name: UpstreamName, uri: &Uri, configured: HeaderMap, client: HttpClient, cap: usize) -> Self {
         const AGENT: &str = concat!("portcullis/", env!("CARGO_PKG_VERSION"));
-        let mut headers = HeaderMap::with_capacity(12);
-        headers.insert(ACCEPT, accept);
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-        headers
+        let host = uri.authority().map_or("", http::uri::Authority::as_str);
+        let mut posting = HeaderMap::with_capacity(16);
+        posting.insert(HOST, HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static("")));
+        posting.insert(ACCEPT, ACCEPT_BOTH);
+        posting.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        posting.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        posting.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        for name in configured.keys() {
+            posting.remove(name);
+        }
+        for (name, value) in &configured {
+            posting.append(name, value.clone());
+        }
+        let path = uri.path_and_query().map_or_else(|| Uri::from_static("/"), |path| Uri::from(path.clone()));
+        Self { name, path, configured, posting, client, cap, pauses: Pauses::NORMAL }
     }
 
-    /// Sends a request and waits for the head of its response.
+    /// Returns the headers of every POST; a caller adds those of its era.
+    pub(super) fn posting(&self) -> HeaderMap {
+        self.posting.clone()
+    }
+
+    /// Sets a header, unless it is configured.
+    pub(super) fn set(&self, headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
+        if !self.configured.contains_key(&name) {
+            headers.insert(name, value);
+        }
+    }
+
+    /// Sends a request and waits for the head of its response; `headers` are those of a POST with what was added.
     pub(super) async fn send(
         &self,
         method: Method,
-        mut headers: HeaderMap,
+        headers: HeaderMap,
         body: Bytes,
-    ) -> Result<http::Response<Incoming>, Reject> {
-        if method == Method::POST {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        }
-        for name in self.configured.keys() {
-            headers.remove(name);
-        }
-        for (name, value) in &self.configured {
-            headers.append(name, value.clone());
-        }
+    ) -> Result<http::Response<ResponseBody>, Reject> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
-        *request.uri_mut() = self.uri.clone();
+        *request.uri_mut() = self.path.clone();
         *request.headers_mut() = headers;
         self.client.send(request).await.map_err(|err| match err {
             SendError::Connect(why) => {
@@ -130,7 +148,7 @@ impl Target {
     }
 
     /// Reads a response: an event stream up to its head, all else to its end.
-    pub(super) async fn read(&self, response: http::Response<Incoming>) -> Result<Answered, Reject> {
+    pub(super) async fn read(&self, response: http::Response<ResponseBody>) -> Result<Answered, Reject> {
         let (head, body) = response.into_parts();
         let status = head.status;
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
@@ -155,7 +173,7 @@ impl Target {
         Ok(Answered { status, content })
     }
 
-    async fn collect(&self, mut body: Incoming) -> Result<Bytes, Reject> {
+    async fn collect(&self, mut body: ResponseBody) -> Result<Bytes, Reject> {
         let announced = body.size_hint().exact();
         let room = match announced.map(usize::try_from) {
             None => 0,

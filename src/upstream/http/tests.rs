@@ -20,7 +20,6 @@ use crate::exchange::{
     UpstreamCall,
 };
 use crate::id::{PrincipalId, UpstreamName};
-use crate::net::HttpClient;
 use crate::net::script::{Recorded, ScriptedServer, Step, json, response, stream, until};
 use crate::runtime::Tasks;
 use crate::secret::Secret;
@@ -55,7 +54,7 @@ fn settings(uri: &str) -> ServerSettings {
 }
 
 fn quick(settings: ServerSettings, tasks: &Tasks) -> Arc<HttpServer> {
-    let mut http = HttpServer::new(Arc::new(settings), HttpClient::new(tasks), tasks.clone()).unwrap();
+    let mut http = HttpServer::new(Arc::new(settings), tasks.clone()).unwrap();
     let target = Arc::get_mut(&mut http.target).unwrap();
     let short = Duration::from_millis(1);
     target.pauses = Pauses { first: short, most: short * 20, lived: Duration::from_secs(600) };
@@ -521,7 +520,9 @@ async fn htp_10_both_types_are_accepted_and_configured_headers_win() {
         assert_eq!(agents.len(), 1);
         assert_eq!(agents[0].1, "mine/1");
     }
-    let own = Target::headers(super::super::target::ACCEPT_BOTH);
+    let uri = Uri::from_static("http://h/mcp");
+    let client = crate::net::HttpClient::new(&Tasks::new(), uri.authority().unwrap().clone());
+    let own = Target::new(UpstreamName::new("srv").unwrap(), &uri, http::HeaderMap::new(), client, 1).posting();
     assert_eq!(own.get("user-agent").unwrap(), concat!("portcullis/", env!("CARGO_PKG_VERSION")));
 }
 

@@ -2,11 +2,12 @@
 //!
 //! Not for: deciding whether a batch is allowed; that depends on the session's protocol version.
 
-use bytes::Bytes;
-use serde_json::value::RawValue;
+use std::ops::Range;
 
-use super::{Message, Notification, Payload, Request, RequestId, Response};
-use crate::wire::json::{self, Members};
+use bytes::Bytes;
+
+use super::{Message, Notification, Params, Payload, Request, RequestId, Response};
+use crate::wire::json::{self, JsonError, Outline, Raw, ScanError};
 
 /// The bounds of one message.
 #[derive(Clone, Copy, Debug)]
@@ -59,78 +60,106 @@ pub enum DecodeErrorKind {
     NotJson(String),
 }
 
-/// Decodes a body or a line.
+/// Decodes a body or a line, in one pass over its bytes.
 ///
 /// # Errors
 /// [`DecodeError`] with the id where one could be read.
 pub fn decode(raw: &Bytes, limits: &Limits) -> Result<Decoded, DecodeError> {
-    if !json::depth_within(raw, limits.depth_max) {
-        return Err(DecodeErrorKind::Depth(limits.depth_max).into());
-    }
     if first_byte(raw) != Some(b'[') {
-        return message(raw).map(Decoded::One);
+        return message(raw, limits.depth_max).map(Decoded::One);
     }
-    let elements: Vec<&RawValue> =
-        serde_json::from_slice(raw).map_err(|err| DecodeErrorKind::NotJson(err.to_string()))?;
+    let elements = json::elements(raw).map_err(|err| malformed(&err))?;
     if elements.is_empty() || elements.len() > limits.batch_max {
         return Err(DecodeErrorKind::BatchSize(limits.batch_max).into());
     }
-    Ok(Decoded::Batch(elements.into_iter().map(|element| message(&raw.slice_ref(element.get().as_bytes()))).collect()))
+    // The array itself is one bracket of the depth.
+    let depth_max = limits.depth_max.saturating_sub(1);
+    Ok(Decoded::Batch(elements.into_iter().map(|at| message(&raw.slice(at), depth_max)).collect()))
 }
 
 fn first_byte(raw: &[u8]) -> Option<u8> {
     raw.iter().copied().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
 }
 
-fn message(raw: &Bytes) -> Result<Message, DecodeError> {
-    let members = match json::members(raw) {
-        Ok(members) => members,
-        Err(err) if serde_json::from_slice::<&RawValue>(raw).is_ok() => {
-            return Err(DecodeErrorKind::NotMessage(err.to_string()).into());
-        }
-        Err(err) => return Err(DecodeErrorKind::NotJson(err.to_string()).into()),
-    };
-    let id = id(raw, &members);
-    build(raw, &members).map_err(|why| DecodeError { kind: DecodeErrorKind::NotMessage(why), id })
-}
-
-fn id(raw: &Bytes, members: &Members<'_>) -> Option<RequestId> {
-    members.get("id").ok().flatten().and_then(|id| RequestId::from_raw(raw.slice_ref(id.get().as_bytes())))
-}
-
-fn build(raw: &Bytes, members: &Members<'_>) -> Result<Message, String> {
-    let get = |key| members.get(key).map_err(|err| err.to_string());
-    let place = |value: &RawValue| json::range_in(raw, value.get());
-    if get("jsonrpc")?.map(RawValue::get) != Some("\"2.0\"") {
-        return Err("'jsonrpc' must be \"2.0\"".to_owned());
+fn malformed(err: &JsonError) -> DecodeErrorKind {
+    match err {
+        JsonError::Duplicate(_) | JsonError::Kind(_) => DecodeErrorKind::NotMessage(err.to_string()),
+        JsonError::Scan(ScanError::Depth(depth_max)) => DecodeErrorKind::Depth(*depth_max),
+        JsonError::Scan(err @ ScanError::Expected(..)) => DecodeErrorKind::NotJson(err.to_string()),
     }
-    let id_raw = get("id")?;
-    let params = get("params")?;
-    if let Some(method) = get("method")? {
-        let method = json::text(method).ok_or("'method' must be a string")?.into_owned();
-        let params_at = params.map_or(0..0, place);
-        let params = params.map(|params| raw.slice_ref(params.get().as_bytes()));
-        if params.as_ref().is_some_and(|params| params.first() != Some(&b'{')) {
-            return Err("'params' must be an object".to_owned());
+}
+
+fn message(raw: &Bytes, depth_max: usize) -> Result<Message, DecodeError> {
+    let (outer, inner) = json::nested(raw, depth_max, |key| matches!(key, b"params" | b"result" | b"error"))
+        .map_err(|err| malformed(&err))?;
+    let id_at = outer.at(raw, "id").ok().flatten();
+    let id = id_at.as_ref().and_then(|at| RequestId::from_raw(raw.slice(at.clone())));
+    let parts = Parts { raw, outer: &outer, inner, id: id.as_ref(), id_at };
+    parts.build().map_err(|why| DecodeError { kind: DecodeErrorKind::NotMessage(why), id })
+}
+
+/// A message taken apart.
+struct Parts<'a> {
+    raw: &'a Bytes,
+    outer: &'a Outline,
+    /// The members of its params, result or error, whichever stands last and is an object.
+    inner: Option<Outline>,
+    id: Option<&'a RequestId>,
+    id_at: Option<Range<usize>>,
+}
+
+impl Parts<'_> {
+    fn at(&self, key: &'static str) -> Result<Option<Range<usize>>, String> {
+        self.outer.at(self.raw, key).map_err(|err| err.to_string())
+    }
+
+    fn build(self) -> Result<Message, String> {
+        let version = self.outer.get(self.raw, "jsonrpc").map_err(|err| err.to_string())?;
+        if version.map(Raw::get) != Some(b"\"2.0\"") {
+            return Err("'jsonrpc' must be \"2.0\"".to_owned());
         }
-        if get("result")?.is_some() || get("error")?.is_some() {
+        // An id that stands twice is none.
+        self.at("id")?;
+        match self.outer.get(self.raw, "method").map_err(|err| err.to_string())? {
+            Some(method) => {
+                let method = json::text(method).ok_or("'method' must be a string")?.into_owned();
+                self.call(method)
+            }
+            None => self.answer(),
+        }
+    }
+
+    fn call(self, method: String) -> Result<Message, String> {
+        if self.at("result")?.is_some() || self.at("error")?.is_some() {
             return Err("both a call and an answer".to_owned());
         }
-        let Some(id_raw) = id_raw else {
-            return Ok(Message::Notification(Notification { raw: raw.clone(), method, params, params_at }));
+        let raw = self.raw.clone();
+        let params = match (self.at("params")?, self.inner) {
+            (None, _) => None,
+            (Some(at), Some(outline)) => Some(Params::new(raw.clone(), at, outline)),
+            (Some(_), None) => return Err("'params' must be an object".to_owned()),
         };
-        let id = id(raw, members).ok_or("'id' must be a string or a number")?;
-        return Ok(Message::Request(Request { raw: raw.clone(), id, id_at: place(id_raw), method, params, params_at }));
+        let Some(id_at) = self.id_at else {
+            return Ok(Message::Notification(Notification { raw, method, params }));
+        };
+        let id = self.id.cloned().ok_or("'id' must be a string or a number")?;
+        Ok(Message::Request(Request { raw, id, id_at, method, params }))
     }
-    let payload = match (get("result")?, get("error")?) {
-        (Some(result), None) => Payload::Result(place(result)),
-        (None, Some(error)) => Payload::Error(place(error)),
-        (Some(_), Some(_)) => return Err("both 'result' and 'error'".to_owned()),
-        (None, None) => return Err("no 'method', 'result' or 'error'".to_owned()),
-    };
-    let start = raw.iter().position(|byte| *byte == b'{').unwrap_or(0) + 1;
-    let id_at = id_raw.map_or(start..start, place);
-    Ok(Message::Response(Response { raw: raw.clone(), id: id(raw, members), id_at, payload }))
+
+    fn answer(self) -> Result<Message, String> {
+        let payload = match (self.at("result")?, self.at("error")?) {
+            (Some(at), None) => Payload::Result(at),
+            (None, Some(at)) => Payload::Error(at),
+            (Some(_), Some(_)) => return Err("both 'result' and 'error'".to_owned()),
+            (None, None) => return Err("no 'method', 'result' or 'error'".to_owned()),
+        };
+        // An answer may carry 'params' of its own, which mean nothing.
+        let outline = if self.at("params")?.is_none() { self.inner } else { None };
+        let start = memchr::memchr(b'{', self.raw).unwrap_or(0) + 1;
+        let id_at = self.id_at.unwrap_or(start..start);
+        let id = self.id.cloned();
+        Ok(Message::Response(Response { raw: self.raw.clone(), id, id_at, payload, outline }))
+    }
 }
 
 impl From<DecodeErrorKind> for DecodeError {
