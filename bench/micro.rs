@@ -47,14 +47,14 @@ impl Piece {
 }
 
 fn request(raw: &Bytes) -> Result<Request, Failure> {
-    match decode(raw, &Limits::DOWNSTREAM)? {
+    match decode(raw, &Limits::DOWNSTREAM).map_err(|err| err.kind)? {
         Decoded::One(Message::Request(request)) => Ok(request),
         Decoded::One(Message::Notification(_) | Message::Response(_)) | Decoded::Batch(_) => Err("no request".into()),
     }
 }
 
 fn response(raw: &Bytes) -> Result<Response, Failure> {
-    match decode(raw, &Limits::UPSTREAM)? {
+    match decode(raw, &Limits::UPSTREAM).map_err(|err| err.kind)? {
         Decoded::One(Message::Response(response)) => Ok(response),
         Decoded::One(Message::Notification(_) | Message::Request(_)) | Decoded::Batch(_) => Err("no response".into()),
     }
