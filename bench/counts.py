@@ -13,14 +13,13 @@ import subprocess
 import time
 from dataclasses import dataclass, replace
 
-from kit import CASES, READY_SECS, Failed, descendants, key_of, memory
+from kit import CASES, READY_SECS, THREADS, Failed, descendants, key_of, memory
 
 SESSIONS = 1000
 SESSIONS_BEFORE = 100  # the first sessions also grow tables and the heap's spare room
 LOADED_CONNECTIONS = 64
 LOADED_CALLS = 64 * 300
 COUNTED_THREADS = 1  # a scheduler's work on several threads is not the same twice
-THREADS = 2
 
 
 @dataclass(frozen=True)

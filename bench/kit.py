@@ -20,12 +20,13 @@ BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
 sys.path.insert(0, str(ROOT / "tests" / "lab"))
 
-from labkit import Failed, Processes, descendants, free_ports, http, tail, until  # noqa: E402
+from labkit import Failed, Processes, descendants, free_ports, http, listening, tail, until  # noqa: E402, F401
 
 LACKING = 69  # tests/run reads this exit code as "this machine lacks something"
 READY_SECS = 120  # under valgrind, on a busy machine
 LOAD_SECS = 300
 EXTRA_PRINCIPALS = 12
+THREADS = 2
 
 
 class Lacking(Exception):
@@ -36,7 +37,7 @@ class Lacking(Exception):
 class Server:
     """An upstream of the gateway: which mock, which list, and how the gateway treats it."""
 
-    era: str = "any"  # of the mock; "stdio": a child of the gateway
+    mock: str = "any"
     path: str = "/mcp"
     inspect: bool = True
 
@@ -47,10 +48,14 @@ SERVERS = {
     "m100": Server(path="/mcp100"),
     "m1000": Server(path="/mcp1000"),
     "raw": Server(inspect=False),
-    "old": Server(era="legacy"),
-    "new": Server(era="stateless"),
-    "std": Server(era="stdio"),
+    "old": Server("legacy"),
+    "new": Server("stateless"),
+    "std": Server("stdio"),
+    "noisy": Server("noise"),
 }
+
+# The eras that each mock speaks. Each is a process of its own; "stdio" is a child of the gateway.
+MOCKS = {"any": "any", "legacy": "legacy", "stateless": "stateless", "noise": "any"}
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,14 @@ class Case:
     server: str
     args: tuple
     lengths: tuple = (300, 3300)
+
+    def words(self, prefix=""):
+        """What `load` is told where tools are shown with a prefix."""
+        words = list(self.args)
+        if "--tool" in words:
+            at = words.index("--tool") + 1
+            words[at] = f"{prefix}{words[at]}"
+        return words
 
 
 def call(tool, *more):
@@ -158,10 +171,10 @@ def configuration(servers, mocks, mock_program, http_port, admin_port, access=Fa
     for name in servers:
         server = SERVERS[name]
         lines += ["[[mcp.servers]]", f'name = "{name}"', "required = true"]
-        if server.era == "stdio":
+        if server.mock == "stdio":
             lines += [f'command = "{mock_program}"', 'args = ["stdio"]']
         else:
-            lines += [f'url = "{mocks[server.era]}{server.path}"']
+            lines += [f'url = "{mocks[server.mock]}{server.path}"']
         if not server.inspect:
             lines += ['inspect = "off"']
         lines += ["", f"[mcp_bundles.{name}]", f'servers = ["{name}"]', ""]
@@ -197,23 +210,27 @@ class Place:
         os.close(handle)
         return Path(path)
 
-    def mock(self, era="any"):
+    def mock(self, name="any", niceness=0):
         """Starts a mock over HTTP; gives its process and address."""
-        log = self.file(f"mock-{era}")
-        process = self.processes.start("the mock", [self.programs.mock, "http", "--era", era], log, env=environment())
+        log = self.file(f"mock-{name}")
+        argv = ["nice", "-n", niceness, self.programs.mock, "http", "--era", MOCKS[name]]
+        process = self.processes.start(f"the mock '{name}'", argv, log, env=environment())
         address = until(READY_SECS, "the mock's address", lambda: re.search(r"http://\S+", tail(log)), [process])
         return process, address.group()
 
-    def gateway(self, servers, wrapper=(), threads=2, access=False, wait=True):
-        """Starts mocks and a gateway in front of them."""
-        return Gateway(self, servers, wrapper, threads, access, wait)
+    def gateway(self, servers, wrapper=(), threads=THREADS, mocks=None, access=False, wait=True):
+        """Starts a gateway, and the mocks it needs where none are given."""
+        return Gateway(self, servers, wrapper, threads, mocks, access, wait)
 
     def load(self, url, key, *args, pids=(), niceness=0):
         """Runs `load` to its end; gives what it says. A wrong answer is a failure: a proxy that drops calls is fast."""
         argv = ["nice", "-n", niceness, self.programs.load, *args, "--url", url, "--key", key]
         for pid in pids:
             argv += ["--pid", pid]
-        done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, timeout=LOAD_SECS)
+        try:
+            done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, timeout=LOAD_SECS)
+        except subprocess.TimeoutExpired as late:
+            raise Failed(f"load {' '.join(map(str, args))} at {url} does not end within {LOAD_SECS} s") from late
         said = json.loads(done.stdout) if done.returncode == 0 else None
         if said is None or said["errors"]:
             raise Failed(f"load {' '.join(map(str, args))} at {url}: {done.stdout}{done.stderr}".strip())
@@ -221,17 +238,17 @@ class Place:
 
 
 class Gateway:
-    """A running gateway with the mocks it needs; leaving the `with` ends them."""
+    """A running gateway with the mocks it started; leaving the `with` ends them."""
 
-    def __init__(self, place, servers, wrapper, threads, access, wait):
+    def __init__(self, place, servers, wrapper, threads, mocks, access, wait):
         self.place = place
         self.servers = list(servers)
         self.mocks = []
-        mocks = {}
-        for era in sorted({SERVERS[name].era for name in servers} - {"stdio"}):
-            process, mocks[era] = place.mock(era)
-            self.mocks.append(process)
-        self.addresses = mocks
+        if mocks is None:
+            mocks = {}
+            for name in sorted({SERVERS[name].mock for name in servers} - {"stdio"}):
+                process, mocks[name] = place.mock(name)
+                self.mocks.append(process)
         self.http, self.admin = free_ports(2)
         self.url = f"http://127.0.0.1:{self.http}/mcp"
         self.config = place.file("portcullis.toml")
@@ -268,18 +285,11 @@ class Gateway:
                 self.place.processes.stop(mock)
         return code
 
-    def args(self, case):
-        """What `load` is told for a case: tools are called by the names that the gateway shows."""
-        words = list(case.args)
-        if "--tool" in words:
-            at = words.index("--tool") + 1
-            words[at] = f"{case.server}__{words[at]}"
-        return words
-
     def run(self, case, *more, pids=()):
         """Loads the gateway with a case; gives what `load` says."""
         try:
-            return self.place.load(self.url, key_of(case.server), *self.args(case), *more, pids=pids)
+            args = case.words(f"{case.server}__")
+            return self.place.load(self.url, key_of(case.server), *args, *more, pids=pids)
         except Failed as failure:
             raise Failed(f"{failure}\n{tail(self.log, 10)}") from failure
 
