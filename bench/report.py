@@ -22,6 +22,7 @@ import render
 from kit import (
     BENCH,
     CASES,
+    LOWEST,
     MOCKS,
     SERVERS,
     STATELESS,
@@ -37,6 +38,7 @@ from kit import (
     environment,
     first_line,
     free_ports,
+    group_niceness,
     inspect_off,
     key_of,
     listening,
@@ -53,8 +55,6 @@ UNBRIDGED = {
 START_TRIES = 7
 MEMORY_TRIES = 3
 NOISE_CONNECTIONS = 64
-NOISE_LEAD_SECS = 0.3
-LOWEST = 39  # added to whatever this script has; the kernel stops at 19
 LARGE_BUFFERS = "proxy_buffer_size 64k; proxy_buffers 8 64k; proxy_busy_buffers_size 128k;"
 DIRECT, NGINX, AGAIN, LARGE, OURS, OFF = (
     "direct",
@@ -113,8 +113,7 @@ class Stand:
         self.place = place
         self.mocks = {}
         for name in MOCKS:
-            niceness = LOWEST if name == "noise" else 0
-            self.mocks[name] = place.mock(name, niceness)[1]
+            self.mocks[name] = place.mock(name, niceness=LOWEST if name == "noise" else 0)[1]
         self.peers = []
         servers = [name for name in SERVERS if not (inspected_only and not SERVERS[name].inspect)]
         self.gateway = place.gateway(servers, mocks=self.mocks)
@@ -149,7 +148,7 @@ class Stand:
             (port,) = free_ports(1)
             env = environment(PORT=str(port), UPSTREAM=f"{self.mocks['any']}/mcp")
             argv = [*cpus(THREADS), "sh", "-c", f"exec {command}"]
-            process = self.place.processes.start(name, argv, self.place.file(name), env=env)
+            process = self.place.start(name, argv, self.place.file(name), env=env)
             until(60, f"{name} listens", lambda port=port: listening(port), [process])
             prefix, key = os.environ.get(f"{variable}_PREFIX", ""), os.environ.get(f"{variable}_KEY", "")
             yield Peer(name, f"http://127.0.0.1:{port}", process, prefix, key)
@@ -200,7 +199,7 @@ def start_nginx(place, port, mocks, buffers=""):
         text = text.replace(f"@{name}@", str(value))
     config = folder / "nginx.conf"
     config.write_text(text, encoding="utf-8")
-    return place.processes.start("nginx", [*cpus(THREADS), "nginx", "-c", config], place.file("nginx.log"))
+    return place.start("nginx", [*cpus(THREADS), "nginx", "-c", config], place.file("nginx.log"))
 
 
 def all_series(stand, off_refused):
@@ -282,36 +281,23 @@ def quiet_and_noisy(stand, options, log):
     gateway is fair, not whether the machine is. `machine`: the quiet caller without a proxy, beside the same noise.
     """
     quiet = CASES["echo-2026-07-28"]
-    noise = [stand.place.programs.load, "call", "--bytes-min", 1 << 20, "--connections", NOISE_CONNECTIONS]
     found = {}
 
-    def measure(label, peer, measured, noise_url, noise_tool, key):
-        with stand.awake(peer):
-            process = None
-            if noise_url:
-                how = ["--seconds", options.seconds + 3 * NOISE_LEAD_SECS, "--tool", noise_tool, "--key", key]
-                argv = ["nice", "-n", LOWEST, *noise, "--url", noise_url, *how]
-                process = subprocess.Popen([str(word) for word in argv], stdout=subprocess.PIPE, text=True)
-                time.sleep(NOISE_LEAD_SECS)
-            try:
-                said = stand.load(measured, quiet, 1, options.seconds)
-            finally:
-                heard = process.communicate()[0] if process else ""
-            if process and '"errors":0' not in heard:
-                raise Failed(f"the noise beside {label} failed: {heard}")
-            found.setdefault(label, []).append(said)
+    def measure(label, peer, measured, *noise):
+        with stand.awake(peer), noise_of(stand.place.programs, label, *noise):
+            found.setdefault(label, []).append(stand.load(measured, quiet, 1, options.seconds))
 
     ours = (f"{stand.ours.url}/mcp", "noisy__big", key_of("noisy"))
     for number in range(options.rounds + 1):
         plan = [
-            (f"{OURS}, alone", stand.ours, stand.ours, None, None, None),
+            (f"{OURS}, alone", stand.ours, stand.ours),
             (f"{OURS}, beside noise", stand.ours, stand.ours, *ours),
             (f"{DIRECT}, beside noise through {OURS}", stand.ours, stand.direct, *ours),
         ]
         if stand.nginx:
             theirs = (f"{stand.nginx.url}/noise/mcp", "big", "")
             plan += [
-                (f"{NGINX}, alone", stand.nginx, stand.nginx, None, None, None),
+                (f"{NGINX}, alone", stand.nginx, stand.nginx),
                 (f"{NGINX}, beside noise", stand.nginx, stand.nginx, *theirs),
             ]
         for step in plan if number % 2 == 0 else reversed(plan):
@@ -319,6 +305,26 @@ def quiet_and_noisy(stand, options, log):
     found = {label: got[1:] for label, got in found.items()}
     log(f"noise: p99 {medians(found, 'p99_us')} µs")
     return found
+
+
+@contextmanager
+def noise_of(programs, label, url=None, tool=None, key=None):
+    """Makes noise while something else is measured; none without an address."""
+    if url is None:
+        yield
+        return
+    how = ["--url", url, "--tool", tool, "--key", key, "--connections", NOISE_CONNECTIONS, "--bytes-min", 1 << 20]
+    argv = [str(word) for word in ["nice", "-n", LOWEST, programs.load, "noise", *how]]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(argv, start_new_session=True, **pipes)
+    group_niceness(process.pid, LOWEST)
+    running = process.stdout.readline()
+    try:
+        yield
+    finally:
+        heard = process.communicate()[0]
+    if running.strip() != "running" or '"errors":0' not in heard:
+        raise Failed(f"the noise beside {label} failed: {running}{heard}")
 
 
 def starts(place, stand):
@@ -352,6 +358,7 @@ def raise_priority():
         os.nice(-5)
     except OSError:
         return "ordinary priority"
+    group_niceness(os.getpid())
     return "raised priority (nice -5)"
 
 
@@ -363,7 +370,7 @@ def run(options):
 
     programs = Programs.build(options.portcullis)
     off_refused = inspect_off(programs)
-    notes = [f"Ran at {raise_priority()}."]
+    notes = [f"All of it ran at {raise_priority()}."]
     if off_refused:
         notes.append(f'`inspect = "off"` is not measured: this version refuses the key ({off_refused}).')
     if not shutil.which("nginx"):
