@@ -276,6 +276,7 @@ STYLE = """
 """
 LEFT, WIDTH, BAR, GAP, TOP = 250, 470, 13, 12, 46
 COLOURS = 4
+MOST = 2.0  # a bar that is longer is cut; its number says how long it is
 
 
 def chart_groups(report):
@@ -299,7 +300,7 @@ def chart(report):
     """Bars of calls per second against nginx, with the least and the greatest; readable on light and dark ground."""
     groups = chart_groups(report)
     labels = list(dict.fromkeys(label for _, bars in groups for label, _ in bars))
-    most = max([1.2, *(max(ratios) for _, bars in groups for _, ratios in bars)])
+    most = min(MOST, max([1.2, *(max(ratios) for _, bars in groups for _, ratios in bars)]))
     scale = WIDTH / most
     height = TOP + sum(len(bars) * BAR + GAP for _, bars in groups) + 58
     parts, y = [], TOP
@@ -310,8 +311,7 @@ def chart(report):
             parts += bar(y, ratios, scale, labels.index(label) % COLOURS)
             y += BAR
         y += GAP
-    step = 0.5 if most <= 4 else round(most / 8 + 0.5)
-    ticks = [index * step for index in range(int(most / step) + 1)]
+    ticks = [index / 4 for index in range(int(most * 4) + 1)]
     axis = [
         f'<line class="axis" x1="{LEFT + tick * scale:.1f}" x2="{LEFT + tick * scale:.1f}" y1="{TOP - 6}" y2="{y}"/>'
         f'<text class="small" x="{LEFT + tick * scale:.1f}" y="{y + 14}" text-anchor="middle">{tick:g}</text>'
@@ -330,12 +330,13 @@ def chart(report):
 
 
 def bar(y, ratios, scale, colour):
-    middle, low, high = median(ratios), min(ratios), max(ratios)
+    middle, low, high = (LEFT + min(value * scale, WIDTH) for value in (median(ratios), min(ratios), max(ratios)))
     line = y + (BAR - 2) / 2
+    more = " →" if median(ratios) * scale > WIDTH else ""
     return [
-        f'<rect class="bar{colour}" x="{LEFT}" y="{y}" width="{middle * scale:.1f}" height="{BAR - 2}"/>',
-        f'<line class="whisker" x1="{LEFT + low * scale:.1f}" x2="{LEFT + high * scale:.1f}" y1="{line}" y2="{line}"/>',
-        f'<text class="small" x="{LEFT + high * scale + 6:.1f}" y="{y + BAR - 3}">{number(middle)}</text>',
+        f'<rect class="bar{colour}" x="{LEFT}" y="{y}" width="{middle - LEFT:.1f}" height="{BAR - 2}"/>',
+        f'<line class="whisker" x1="{low:.1f}" x2="{high:.1f}" y1="{line}" y2="{line}"/>',
+        f'<text class="small" x="{LEFT + WIDTH + 8}" y="{y + BAR - 3}">{number(median(ratios))}{more}</text>',
     ]
 
 

@@ -2,10 +2,13 @@
 
 import json
 import tempfile
+import types
 import unittest
 from pathlib import Path
+from xml.etree import ElementTree
 
 import gate
+import render
 
 ENTRY = {"value": 1000, "unit": "instructions/call", "tolerance": 0.03, "target": 900}
 
@@ -92,16 +95,76 @@ class Baseline(unittest.TestCase):
         self.assertEqual(gated - set(entries) - {"instructions/big-off"}, set())
         self.assertEqual(set(entries) - gated, set())
         for key, entry in entries.items():
-            self.assertTrue(0 < entry["value"] and 0 < entry["tolerance"] <= 0.2, key)
+            self.assertTrue(0 < entry["value"] and 0 < entry["tolerance"] <= 0.3, key)
 
     def test_figures_are_read_by_people(self):
         shown = [gate.shown(value) for value in (131036.4, 6.004, 9, None)]
         self.assertEqual(shown, ["131,036", "6", "9", "–"])
 
 
+def said(rps, cpu_us=10.0, p50_us=100.0, p99_us=200.0):
+    """What `load` says of one round."""
+    return {"rps": rps, "cpu_us": cpu_us, "p50_us": p50_us, "p95_us": 150.0, "p99_us": p99_us}
+
+
+def echo_report(ours=(90, 190, 85), nginx=(100, 200, 100), again=(100, 210, 101)):
+    """A report of one series and a noisy neighbour."""
+    found = {
+        "direct": [said(300, p50_us=60.0) for _ in ours],
+        "nginx": [said(rate) for rate in nginx],
+        "portcullis": [said(rate, cpu_us=13.0, p50_us=115.0) for rate in ours],
+        "nginx again": [said(rate) for rate in again],
+    }
+    series = types.SimpleNamespace(key="echo-2025-11-25/64", title="echo <1>", connections=64)
+    noise = {"portcullis, alone": [said(9)] * 3, "portcullis, beside noise": [said(8, p99_us=700.0)] * 3}
+    here = dict.fromkeys(("cpu", "cores", "kernel", "rustc", "nginx", "commit", "date"), "x")
+    options = types.SimpleNamespace(rounds=3, seconds=1.2)
+    memory = {"idle": [7.0], "loaded": [14.0], "session": [0.7]}
+    start = {"portcullis": [15.0, 16.0, 25.0]}
+    return render.Report({series.key: (series, found)}, noise, start, memory, ["A note."], here, options)
+
+
+class Rendering(unittest.TestCase):
+    def rows(self, **how):
+        return {row.title: row for row in render.target_rows(echo_report(**how))}
+
+    def test_a_ratio_is_taken_within_each_round(self):
+        row = self.rows()["calls/s against nginx, echo, 2025-11-25, C=64"]
+        self.assertEqual(row.values, [0.9, 0.95, 0.85])
+        self.assertEqual(render.spread(row.values), "0.90 (0.85–0.95)")
+
+    def test_a_target_is_met_by_the_median_and_missed_by_less(self):
+        title = "calls/s against nginx, echo, 2025-11-25, C=64"
+        self.assertTrue(self.rows()[title].met())
+        self.assertFalse(self.rows(ours=(84, 168, 99))[title].met())
+        self.assertFalse(self.rows()["CPU per call against nginx, echo, 2025-11-25, C=64"].met())
+        self.assertFalse(self.rows()["p99 of a quiet caller beside a noisy one, against its p99 alone"].met())
+        self.assertTrue(self.rows()["start to first answered call"].met())
+
+    def test_the_text_says_what_was_missed_and_whether_the_machine_was_quiet(self):
+        text = render.markdown(echo_report())
+        self.assertIn("≥ 0.85 | 0.90 (0.85–0.95) | met | 1 |", text)
+        self.assertIn("≤ 1.25 | 1.30 (1.30–1.30) | **missed** | 1 |", text)
+        self.assertIn("1.01 (1.00–1.05); the machine was quiet", text)
+        self.assertIn("**noisy", render.markdown(echo_report(again=(80, 150, 70))))
+
+    def test_the_chart_is_well_formed_and_has_a_bar_per_proxy(self):
+        root = ElementTree.fromstring(render.chart(echo_report()))
+        bars = [one.get("width") for one in root.iter() if one.get("class") == "bar0"]
+        self.assertEqual(bars, [f"{0.9 * render.WIDTH / 1.2:.1f}", "10"])  # one bar, and its colour in the legend
+        self.assertIn("echo <1>, C=64", [one.text for one in root.iter()])
+
+    def test_readme_is_changed_between_its_marks_alone(self):
+        before, after = "a\n\n", "\n\nb\n"
+        text = render.between_marks(f"{before}{render.MARKS[0]}\nold\n{render.MARKS[1]}{after}", ["new"])
+        self.assertEqual(text, f"{before}{render.MARKS[0]}\nnew\n{render.MARKS[1]}{after}")
+        self.assertRaises(ValueError, render.between_marks, "no marks", [])
+        render.between_marks(render.README.read_text(encoding="utf-8"), [])  # the real one has them
+
+
 def run():
     """Runs the tests; gives the exit code."""
     suite = unittest.TestSuite()
-    for case in (Comparison, Counting, Baseline):
+    for case in (Comparison, Counting, Baseline, Rendering):
         suite.addTests(unittest.defaultTestLoader.loadTestsFromTestCase(case))
     return 0 if unittest.TextTestRunner(buffer=True).run(suite).wasSuccessful() else 1
