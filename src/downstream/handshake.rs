@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Response};
-use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{
     Answer, Call, Caller as _, ClientFacts, Event, Exchange, Handler, Owner, OwnerKey, ReasonCode, Reject, RejectKind,
@@ -37,14 +36,13 @@ impl<H: Handler> Door<H> {
         if self.drain.is_draining() {
             return Err(Fault::Draining.into());
         }
-        let client = facts(request.params.as_ref()).map_err(|words| rejected(invalid(words)))?;
+        let client = facts(request.params.as_deref()).map_err(|words| rejected(invalid(words)))?;
         let version = client.version;
         let exchange = Exchange {
             endpoint: visit.endpoint.clone(),
             client: client.clone(),
-            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: CancellationToken::new() },
+            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: None },
             call: Call::Discover,
-            cancel: CancellationToken::new(),
         };
         let mut running = Running::new(self.handler.call(visit.caller.clone(), exchange));
         let instructions = loop {

@@ -118,8 +118,8 @@ impl<H: Handler> Door<H> {
             Err(DecodeError { kind, id }) => return visit.refuse(Fault::from(kind), id),
         };
         let (method, id, params) = match &message {
-            Message::Request(request) => (label(&request.method), Some(&request.id), request.params.as_ref()),
-            Message::Notification(notification) => ("notification", None, notification.params.as_ref()),
+            Message::Request(request) => (label(&request.method), Some(&request.id), request.params.as_deref()),
+            Message::Notification(notification) => ("notification", None, notification.params.as_deref()),
             Message::Response(_) => ("response", None, None),
         };
         visit.method = method;

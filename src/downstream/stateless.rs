@@ -4,7 +4,6 @@
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{
     Call, ClientFacts, Exchange, Handler, Listen, Owner, OwnerKey, ReasonCode, Reject, RejectKind, Told, ToolCall,
@@ -87,15 +86,13 @@ impl<H: Handler> Door<H> {
         client: ClientFacts,
     ) -> Response<Body> {
         let tools = matches!(&call, Call::Listen(listen) if listen.tools);
-        let cancel = CancellationToken::new();
         let exchange = Exchange {
             endpoint: visit.endpoint.clone(),
             client,
-            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: CancellationToken::new() },
+            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: None },
             call,
-            cancel: cancel.clone(),
         };
-        let running = Running::new(self.handler.call(visit.caller.clone(), exchange)).holding(cancel.drop_guard());
+        let running = Running::new(self.handler.call(visit.caller.clone(), exchange));
         match (method, &asker.id) {
             (Method::SubscriptionsListen, Some(id)) => {
                 if !visit.take.events() {
@@ -103,7 +100,7 @@ impl<H: Handler> Door<H> {
                 }
                 let first = acknowledged(id, tools);
                 let drain = self.drain.clone();
-                let running = running.stopped_by(async move { drain.started().await });
+                let running = running.stopped_when(async move { drain.started().await });
                 self.stream(running, asker, Some(first)).await
             }
             _ => self.answer(running, asker, visit.take).await,
@@ -137,7 +134,7 @@ fn check_headers<C>(visit: &Visit<C>, request: &Request, version: &str) -> Check
         Target::None => return Ok(()),
     };
     let twice = |err: json::JsonError| Refusal::from(Fault::Meta(err.to_string()));
-    let target = request.params.as_ref().map(|params| params.get(key)).transpose().map_err(twice)?.flatten();
+    let target = request.params.as_deref().map(|params| params.get(key)).transpose().map_err(twice)?.flatten();
     let target = target.and_then(json::text);
     match (visit.header(name::NAME), target) {
         (Single::Value(header), Some(target)) => {
@@ -159,7 +156,7 @@ fn call_of<C: crate::exchange::Caller>(
     match method {
         Method::Discover => Ok(Call::Discover),
         Method::ToolsList => {
-            let cursor = cursor_of(request.params.as_ref()).map_err(rejected)?;
+            let cursor = cursor_of(request.params.as_deref()).map_err(rejected)?;
             Ok(Call::ListTools { cursor, told: Told::default() })
         }
         Method::ToolsCall => {
@@ -171,7 +168,7 @@ fn call_of<C: crate::exchange::Caller>(
             Ok(Call::CallTool(Box::new(ToolCall { request, params, meta, param_headers })))
         }
         Method::SubscriptionsListen => {
-            let tools = wants_tools(request.params.as_ref())
+            let tools = wants_tools(request.params.as_deref())
                 .ok_or_else(|| rejected(invalid("'notifications' must say what is listened for")))?;
             Ok(Call::Listen(Listen { tools, told: Told::new(visit.caller.seen(&visit.endpoint)) }))
         }
@@ -205,7 +202,7 @@ fn param_headers<C>(visit: &Visit<C>) -> Checked<Vec<(String, String)>> {
 
 /// Reads the params of a call; a key that stands twice is worth a 400 [R11].
 pub(super) fn call_params(request: &Request) -> Result<CallParams, (StatusCode, String)> {
-    let params = request.params.as_ref().ok_or_else(|| (StatusCode::OK, ToolError::Name.to_string()))?;
+    let params = request.params.as_deref().ok_or_else(|| (StatusCode::OK, ToolError::Name.to_string()))?;
     CallParams::read(params).map_err(|err| {
         let status = if matches!(err, ToolError::Malformed(_)) { StatusCode::BAD_REQUEST } else { StatusCode::OK };
         (status, err.to_string())

@@ -58,6 +58,7 @@ impl Inspection {
     /// Looks at the outcome, now or at the end of the events.
     pub(super) fn inspect(self, gateway: &Arc<Gateway>, reply: Reply) -> Reply {
         match reply.into_parts() {
+            (ReplyBody::Done(outcome), _guards) if !is_input_request(&outcome) => Reply::done(outcome),
             (ReplyBody::Done(outcome), _guards) => Reply::once(self.outcome(gateway, *outcome)),
             (ReplyBody::Events(events), guards) => {
                 let (gateway, mut inspection) = (Arc::clone(gateway), Some(self));
@@ -127,6 +128,10 @@ fn binding(entry: &Entry, call: &ToolCall) -> Binding {
         tool: entry.original.to_string(),
         arguments: digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
     }
+}
+
+fn is_input_request(outcome: &Outcome) -> bool {
+    matches!(outcome, Ok(Answer::Upstream { response, .. }) if asks_for_input(response))
 }
 
 fn asks_for_input(response: &Response) -> bool {

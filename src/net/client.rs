@@ -24,7 +24,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::runtime::Tasks;
+use crate::runtime::{Tasks, hushed};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// An idle connection is closed after one to two of these: sooner than common servers do it (Node: 5 s), so that it is
@@ -40,7 +40,7 @@ pub struct HttpClient(Arc<Pool>);
 struct Pool {
     authority: Authority,
     tasks: Tasks,
-    idle: Mutex<Vec<(u64, Connection)>>,
+    idle: Mutex<Vec<(u64, Box<Connection>)>>,
     /// Counts the reaper's rounds: the age of an idle connection.
     round: AtomicU64,
     reaping: AtomicBool,
@@ -57,7 +57,7 @@ pub enum SendError {
     Ended(String),
 }
 
-/// A connection, and what drives it.
+/// A connection, and what drives it. Boxed: it is large, and moves from hand to hand.
 struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
     driver: http1::Connection<TokioIo<TcpStream>, Full<Bytes>>,
@@ -68,7 +68,7 @@ struct Connection {
 /// The body of a response. Dropping it before its end closes the connection.
 pub struct ResponseBody {
     body: Incoming,
-    connection: Option<(Connection, Arc<Pool>)>,
+    connection: Option<(Box<Connection>, Arc<Pool>)>,
 }
 
 // === impl HttpClient ===
@@ -112,12 +112,12 @@ impl fmt::Debug for HttpClient {
 // === impl Pool ===
 
 impl Pool {
-    fn idle(&self) -> MutexGuard<'_, Vec<(u64, Connection)>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<(u64, Box<Connection>)>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the connection that was used last, if it is still open.
-    fn checkout(&self) -> Option<Connection> {
+    fn checkout(&self) -> Option<Box<Connection>> {
         loop {
             let (_, mut connection) = self.idle().pop()?;
             if connection.is_ready() {
@@ -126,7 +126,7 @@ impl Pool {
         }
     }
 
-    fn give_back(self: Arc<Self>, mut connection: Connection) {
+    fn give_back(self: Arc<Self>, mut connection: Box<Connection>) {
         if !connection.is_ready() {
             return;
         }
@@ -164,7 +164,7 @@ impl Pool {
     /// Sends a request on a connection; gives the request back if nothing of it was sent.
     async fn exchange(
         self: &Arc<Self>,
-        mut connection: Connection,
+        mut connection: Box<Connection>,
         request: Request<Full<Bytes>>,
     ) -> Result<Result<Response<ResponseBody>, Request<Full<Bytes>>>, SendError> {
         let answer = connection.sender.try_send_request(request);
@@ -192,7 +192,7 @@ impl Pool {
 // === impl Connection ===
 
 impl Connection {
-    async fn open(authority: &Authority) -> Result<Self, SendError> {
+    async fn open(authority: &Authority) -> Result<Box<Self>, SendError> {
         let failed = |err: &dyn fmt::Display| SendError::Connect(err.to_string());
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         let connecting = TcpStream::connect((host, authority.port_u16().unwrap_or(80)));
@@ -202,7 +202,7 @@ impl Connection {
             .map_err(|err| failed(&err))?;
         stream.set_nodelay(true).map_err(|err| failed(&err))?;
         let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|err| failed(&err))?;
-        Ok(Self { sender, driver, over: false })
+        Ok(Box::new(Self { sender, driver, over: false }))
     }
 
     fn drive(&mut self, cx: &mut Context<'_>) {
@@ -221,7 +221,7 @@ impl Connection {
 // === impl ResponseBody ===
 
 impl ResponseBody {
-    fn new(body: Incoming, connection: Connection, pool: Arc<Pool>) -> Self {
+    fn new(body: Incoming, connection: Box<Connection>, pool: Arc<Pool>) -> Self {
         let mut new = Self { body, connection: Some((connection, pool)) };
         new.settle();
         new
@@ -244,12 +244,16 @@ impl http_body::Body for ResponseBody {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let this = self.get_mut();
         // What has been read already comes first, then the driver is asked for more.
-        let mut frame = Pin::new(&mut this.body).poll_frame(&mut Context::from_waker(Waker::noop()));
+        let poll = |body: &mut Incoming| {
+            // Who takes a frame drives the connection too, so it needs no wake-up for that.
+            hushed(|| Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop())))
+        };
+        let mut frame = poll(&mut this.body);
         if frame.is_pending() {
             if let Some((connection, _)) = &mut this.connection {
                 connection.drive(cx);
             }
-            frame = Pin::new(&mut this.body).poll_frame(&mut Context::from_waker(Waker::noop()));
+            frame = poll(&mut this.body);
         }
         match &frame {
             Poll::Ready(Some(Ok(_))) => this.settle(),

@@ -100,7 +100,7 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
 #[derive(Clone, Debug)]
 pub(super) enum Outgoing {
     /// A client's call.
-    Call(Box<UpstreamCall>),
+    Call(Arc<UpstreamCall>),
     /// A request of the gateway's own; `members` are the params' members without braces.
     Own {
         /// The method.
@@ -124,7 +124,7 @@ impl Outgoing {
                 &Hop {
                     era,
                     id,
-                    name: json::quoted(&call.original),
+                    name: call.original_spelled.clone(),
                     capabilities: capabilities(call),
                     client_info: call.client.info.clone().unwrap_or_else(bridge::server_info),
                     request_state: call.request_state.clone(),
@@ -153,7 +153,7 @@ impl Outgoing {
     /// came. `None` if the client wants none, or the notification is malformed.
     pub(super) fn progress_for_client(&self, notification: &Notification) -> Option<Bytes> {
         let token = self.progress_token()?;
-        let at = notification.params.as_ref()?.at("progressToken").ok()??;
+        let at = notification.params.as_deref()?.at("progressToken").ok()??;
         let mut edits = crate::wire::jsonrpc::Edits::new(notification.raw.clone());
         edits.replace(at, token.clone());
         Some(edits.apply())
@@ -185,5 +185,5 @@ pub(super) fn capabilities(call: &UpstreamCall) -> Bytes {
 
 /// Reads the value of `progress` in a progress notification, for the rule that it must grow [R109].
 pub(super) fn progress_value(notification: &Notification) -> Option<f64> {
-    notification.params.as_ref()?.get("progress").ok()??.parse()
+    notification.params.as_deref()?.get("progress").ok()??.parse()
 }

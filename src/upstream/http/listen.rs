@@ -18,7 +18,7 @@ use crate::wire::sse;
 use super::reader::{EventReader, Place, ReadError};
 use super::session::SessionLink;
 use super::stateless::{self, StatelessLink};
-use super::target::{Content, Target, media_type, messages};
+use super::target::{Content, Target, is_event_stream, messages};
 
 /// How often a stream that never worked is asked for.
 const TRIES_MAX: u32 = 4;
@@ -61,7 +61,7 @@ async fn session_once(link: &Arc<SessionLink>, place: &mut Place, worked: bool) 
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
         return Try::Never;
     }
-    let stream = media_type(response.headers()).as_deref() == Some("text/event-stream");
+    let stream = is_event_stream(response.headers());
     if !response.status().is_success() || !stream {
         return Try::NotNow;
     }
@@ -102,7 +102,7 @@ async fn stateless_once(link: &Arc<StatelessLink>, worked: bool) -> Try {
     let Ok(response) = target.send(Method::POST, stateless::headers(target, METHOD), body).await else {
         return Try::NotNow;
     };
-    let stream = media_type(response.headers()).as_deref() == Some("text/event-stream");
+    let stream = is_event_stream(response.headers());
     if !response.status().is_success() || !stream {
         return match target.read(response).await.map(|answered| answered.content) {
             Ok(Content::Messages(all)) if all.iter().any(is_unknown_method) => Try::Never,

@@ -217,7 +217,7 @@ async fn ask(target: &Target, headers: HeaderMap, body: Bytes, id: u64) -> Resul
 }
 
 /// Finds the answer; an error needs no id that is ours where the status says that it is one.
-fn answer(all: Vec<Message>, id: u64, on_error_status: bool) -> Option<Response> {
+fn answer(all: impl IntoIterator<Item = Message>, id: u64, on_error_status: bool) -> Option<Response> {
     let id = RequestId::number(id);
     all.into_iter().find_map(|message| match message {
         Message::Response(response)

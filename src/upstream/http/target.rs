@@ -12,6 +12,7 @@ use http::header::{
 use http::{Method, Request, StatusCode, Uri};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full};
+use smallvec::{SmallVec, smallvec};
 
 use crate::exchange::{Reject, RejectKind};
 use crate::id::UpstreamName;
@@ -67,7 +68,7 @@ pub(super) enum Content {
     /// No JSON-RPC; the beginning of it for the log.
     Foreign(String),
     /// JSON-RPC.
-    Messages(Vec<Message>),
+    Messages(SmallVec<[Message; 1]>),
     /// An event stream of a 2xx.
     Stream(Box<EventReader>),
 }
@@ -160,12 +161,12 @@ impl Target {
             return Err(self.reject(public, snippet(encoding.as_bytes())));
         }
         let media = media_type(&head.headers);
-        if status.is_success() && media.as_deref() == Some("text/event-stream") {
+        if status.is_success() && is_event_stream(&head.headers) {
             let limits = sse::Limits { event_bytes_max: self.cap, stream_bytes_max: self.cap.saturating_mul(4) };
             return Ok(Answered { status, content: Content::Stream(Box::new(EventReader::new(body, limits))) });
         }
         let raw = self.collect(body).await?;
-        let json = !status.is_success() || media.is_none_or(|media| media == "application/json");
+        let json = !status.is_success() || media.is_none_or(|media| media.eq_ignore_ascii_case("application/json"));
         let content = match json.then(|| messages(&raw)).flatten() {
             Some(messages) => Content::Messages(messages),
             None => Content::Foreign(snippet(&raw)),
@@ -249,17 +250,22 @@ impl Target {
 }
 
 /// Reads a body as JSON-RPC; `None` if it is none.
-pub(super) fn messages(raw: &Bytes) -> Option<Vec<Message>> {
+pub(super) fn messages(raw: &Bytes) -> Option<SmallVec<[Message; 1]>> {
     match decode(raw, &Limits::UPSTREAM).ok()? {
-        Decoded::One(message) => Some(vec![message]),
+        Decoded::One(message) => Some(smallvec![message]),
         Decoded::Batch(all) => Some(all.into_iter().filter_map(Result::ok).collect()),
     }
 }
 
-/// Returns the media type in lower case, without parameters.
-pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
+/// Returns the media type without parameters, in any case.
+pub(super) fn media_type(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+    Some(value.split(';').next().unwrap_or_default().trim())
+}
+
+/// Says whether a response is an event stream.
+pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
+    media_type(headers).is_some_and(|media| media.eq_ignore_ascii_case("text/event-stream"))
 }
 
 fn encoding(headers: &HeaderMap) -> Option<&HeaderValue> {

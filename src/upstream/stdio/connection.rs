@@ -483,7 +483,7 @@ fn count(counter: &AtomicU64) {
 
 /// Reads the progress token, which is the number of a request of ours.
 fn token(notification: &Notification) -> Option<u64> {
-    notification.params.as_ref()?.get("progressToken").ok()??.parse()
+    notification.params.as_deref()?.get("progressToken").ok()??.parse()
 }
 
 fn trimmed(line: Bytes) -> Bytes {

@@ -47,7 +47,7 @@ pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, ho
                 member.extend_from_slice(&rebuilt);
                 member.put_u8(b',');
                 // The params hold at least a name, so a comma is right.
-                let start = request.params.as_ref().map_or(0, |params| params.place().start) + 1;
+                let start = request.params.as_deref().map_or(0, |params| params.place().start) + 1;
                 edits.replace(start..start, member.freeze())
             }
         };
@@ -134,8 +134,8 @@ mod tests {
     fn lower(text: &str, era: Era) -> String {
         let raw = Bytes::from(text.to_owned());
         let Ok(Decoded::One(Message::Request(request))) = decode(&raw, &Limits::DOWNSTREAM) else { panic!("{text}") };
-        let params = CallParams::read(request.params.as_ref().unwrap()).unwrap();
-        let meta = RequestMeta::read(request.params.as_ref()).unwrap();
+        let params = CallParams::read(request.params.as_deref().unwrap()).unwrap();
+        let meta = RequestMeta::read(request.params.as_deref()).unwrap();
         let hop = Hop {
             era,
             id: 7,

@@ -140,6 +140,11 @@ impl<'a> Raw<'a> {
     /// `null`
     pub const NULL: Raw<'static> = Raw(b"null");
 
+    /// Takes a part of a text that has been scanned.
+    pub(in crate::wire) const fn new(text: &'a [u8]) -> Self {
+        Self(text)
+    }
+
     /// Returns the JSON text: UTF-8 without white space around it.
     #[must_use]
     pub const fn get(self) -> &'a [u8] {
@@ -182,6 +187,28 @@ impl Outline {
     /// [`JsonError::Duplicate`] if the key stands twice.
     pub fn get<'a>(&self, text: &'a [u8], key: &'static str) -> Result<Option<Raw<'a>>, JsonError> {
         Ok(self.at(text, key)?.map(|at| Raw(text.get(at).unwrap_or_default())))
+    }
+
+    /// Returns where the values of several keys lie in `text`, the text this outline is of; one walk for all of them.
+    ///
+    /// # Errors
+    /// [`JsonError::Duplicate`] if one of the keys stands twice.
+    pub fn find<const N: usize>(
+        &self,
+        text: &[u8],
+        keys: [&'static str; N],
+    ) -> Result<[Option<Range<usize>>; N], JsonError> {
+        let mut found = [const { None }; N];
+        for member in &self.0 {
+            let spelled = member.key(text);
+            let Some((key, place)) = keys.iter().zip(&mut found).find(|(key, _)| *spelled == *key.as_bytes()) else {
+                continue;
+            };
+            if place.replace(unpacked(member.value)).is_some() {
+                return Err(JsonError::Duplicate(key));
+            }
+        }
+        Ok(found)
     }
 
     /// Walks the members of `text`, the text this outline is of.

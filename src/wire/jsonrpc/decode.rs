@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::{Message, Notification, Params, Payload, Request, RequestId, Response};
-use crate::wire::json::{self, JsonError, Outline, Raw, ScanError};
+use crate::wire::json::{self, JsonError, Raw, ScanError};
 
 /// The bounds of one message.
 #[derive(Clone, Copy, Debug)]
@@ -94,71 +94,41 @@ fn message(raw: &Bytes, depth_max: usize) -> Result<Message, DecodeError> {
         .map_err(|err| malformed(&err))?;
     let id_at = outer.at(raw, "id").ok().flatten();
     let id = id_at.as_ref().and_then(|at| RequestId::from_raw(raw.slice(at.clone())));
-    let parts = Parts { raw, outer: &outer, inner, id: id.as_ref(), id_at };
-    parts.build().map_err(|why| DecodeError { kind: DecodeErrorKind::NotMessage(why), id })
-}
-
-/// A message taken apart.
-struct Parts<'a> {
-    raw: &'a Bytes,
-    outer: &'a Outline,
-    /// The members of its params, result or error, whichever stands last and is an object.
-    inner: Option<Outline>,
-    id: Option<&'a RequestId>,
-    id_at: Option<Range<usize>>,
-}
-
-impl Parts<'_> {
-    fn at(&self, key: &'static str) -> Result<Option<Range<usize>>, String> {
-        self.outer.at(self.raw, key).map_err(|err| err.to_string())
+    let refused = |why: &str| DecodeError { kind: DecodeErrorKind::NotMessage(why.to_owned()), id: id.clone() };
+    let [version, _, method, params, result, error] = outer
+        .find(raw, ["jsonrpc", "id", "method", "params", "result", "error"])
+        .map_err(|err| refused(&err.to_string()))?;
+    let text = |at: &Range<usize>| raw.get(at.clone()).unwrap_or_default();
+    if version.as_ref().map(text) != Some(b"\"2.0\"") {
+        return Err(refused("'jsonrpc' must be \"2.0\""));
     }
-
-    fn build(self) -> Result<Message, String> {
-        let version = self.outer.get(self.raw, "jsonrpc").map_err(|err| err.to_string())?;
-        if version.map(Raw::get) != Some(b"\"2.0\"") {
-            return Err("'jsonrpc' must be \"2.0\"".to_owned());
-        }
-        // An id that stands twice is none.
-        self.at("id")?;
-        match self.outer.get(self.raw, "method").map_err(|err| err.to_string())? {
-            Some(method) => {
-                let method = json::text(method).ok_or("'method' must be a string")?.into_owned();
-                self.call(method)
-            }
-            None => self.answer(),
-        }
-    }
-
-    fn call(self, method: String) -> Result<Message, String> {
-        if self.at("result")?.is_some() || self.at("error")?.is_some() {
-            return Err("both a call and an answer".to_owned());
-        }
-        let raw = self.raw.clone();
-        let params = match (self.at("params")?, self.inner) {
-            (None, _) => None,
-            (Some(at), Some(outline)) => Some(Params::new(raw.clone(), at, outline)),
-            (Some(_), None) => return Err("'params' must be an object".to_owned()),
-        };
-        let Some(id_at) = self.id_at else {
-            return Ok(Message::Notification(Notification { raw, method, params }));
-        };
-        let id = self.id.cloned().ok_or("'id' must be a string or a number")?;
-        Ok(Message::Request(Request { raw, id, id_at, method, params }))
-    }
-
-    fn answer(self) -> Result<Message, String> {
-        let payload = match (self.at("result")?, self.at("error")?) {
+    let Some(method) = method else {
+        let payload = match (result, error) {
             (Some(at), None) => Payload::Result(at),
             (None, Some(at)) => Payload::Error(at),
-            (Some(_), Some(_)) => return Err("both 'result' and 'error'".to_owned()),
-            (None, None) => return Err("no 'method', 'result' or 'error'".to_owned()),
+            (Some(_), Some(_)) => return Err(refused("both 'result' and 'error'")),
+            (None, None) => return Err(refused("no 'method', 'result' or 'error'")),
         };
+        let start = memchr::memchr(b'{', raw).unwrap_or(0) + 1;
         // An answer may carry 'params' of its own, which mean nothing.
-        let outline = if self.at("params")?.is_none() { self.inner } else { None };
-        let start = memchr::memchr(b'{', self.raw).unwrap_or(0) + 1;
-        let id_at = self.id_at.unwrap_or(start..start);
-        let id = self.id.cloned();
-        Ok(Message::Response(Response { raw: self.raw.clone(), id, id_at, payload, outline }))
+        let outline = inner.filter(|_| params.is_none()).map(Box::new);
+        let id_at = id_at.unwrap_or(start..start);
+        return Ok(Message::Response(Response { raw: raw.clone(), id, id_at, payload, outline }));
+    };
+    if result.is_some() || error.is_some() {
+        return Err(refused("both a call and an answer"));
+    }
+    let method = json::text(Raw::new(text(&method))).ok_or_else(|| refused("'method' must be a string"))?.into_owned();
+    let params = match (params, inner) {
+        (None, _) => None,
+        (Some(at), Some(outline)) => Some(Box::new(Params::new(raw.clone(), at, outline))),
+        (Some(_), None) => return Err(refused("'params' must be an object")),
+    };
+    let raw = raw.clone();
+    match (id_at, id) {
+        (None, _) => Ok(Message::Notification(Notification { raw, method, params })),
+        (Some(id_at), Some(id)) => Ok(Message::Request(Request { raw, id, id_at, method, params })),
+        (Some(_), None) => Err(DecodeErrorKind::NotMessage("'id' must be a string or a number".to_owned()).into()),
     }
 }
 

@@ -41,7 +41,7 @@ pub struct Request {
     /// The method's name.
     pub method: String,
     /// The params, if there are any.
-    pub params: Option<Params>,
+    pub params: Option<Box<Params>>,
 }
 
 /// A notification.
@@ -52,7 +52,7 @@ pub struct Notification {
     /// The method's name.
     pub method: String,
     /// The params, if there are any.
-    pub params: Option<Params>,
+    pub params: Option<Box<Params>>,
 }
 
 /// The params of a message, read with it: where each member lies is known.
@@ -75,7 +75,7 @@ pub struct Response {
     /// What it carries.
     pub payload: Payload,
     /// The members of the result or error, if it was read with the message and is an object.
-    pub(super) outline: Option<Outline>,
+    pub(super) outline: Option<Box<Outline>>,
 }
 
 /// What a response carries, as a place in its `raw`.
@@ -184,6 +184,20 @@ impl Params {
     /// [`JsonError::Duplicate`] if the key stands twice.
     pub fn at(&self, key: &'static str) -> Result<Option<Range<usize>>, JsonError> {
         self.outline.at(&self.message, key)
+    }
+
+    /// Returns where the values of several members lie in the message.
+    ///
+    /// # Errors
+    /// [`JsonError::Duplicate`] if one of the keys stands twice.
+    pub fn find<const N: usize>(&self, keys: [&'static str; N]) -> Result<[Option<Range<usize>>; N], JsonError> {
+        self.outline.find(&self.message, keys)
+    }
+
+    /// Returns a part of the message.
+    #[must_use]
+    pub fn part(&self, at: Range<usize>) -> Bytes {
+        self.message.slice(at)
     }
 
     /// Returns the value of a member as a slice of the message, `None` if it is absent.

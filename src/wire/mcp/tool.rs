@@ -250,24 +250,19 @@ impl CallParams {
     /// # Errors
     /// [`ToolError`]: no name, arguments that are no object, or a routed key that stands twice [FC-SEC-03].
     pub fn read(params: &Params) -> Result<Self, ToolError> {
-        let name = params.get("name")?.ok_or(ToolError::Name)?;
-        let name = json::text(name).ok_or(ToolError::Name)?.into_owned();
-        let arguments = match params.get("arguments")?.map(Raw::get) {
-            None | Some(b"null") => None,
-            Some(text) if text.starts_with(b"{") => params.slice("arguments")?,
+        const KEYS: [&str; 5] = ["name", "arguments", "_meta", "requestState", "inputResponses"];
+        let [name_at, arguments_at, meta_at, request_state_at, responses_at] = params.find(KEYS)?;
+        let name_at = name_at.ok_or(ToolError::Name)?;
+        let name = params.part(name_at.clone());
+        let name = json::text(Raw::new(&name)).ok_or(ToolError::Name)?.into_owned();
+        let arguments = match arguments_at.clone().map(|at| params.part(at)) {
+            None => None,
+            Some(text) if text == "null" => None,
+            Some(text) if text.first() == Some(&b'{') => Some(text),
             Some(_) => return Err(ToolError::Arguments),
         };
-        let request_state_at = params.at("requestState")?;
-        let is_retry = request_state_at.is_some() || params.at("inputResponses")?.is_some();
-        Ok(Self {
-            name,
-            name_at: params.at("name")?.unwrap_or_default(),
-            arguments,
-            arguments_at: params.at("arguments")?,
-            meta_at: params.at("_meta")?,
-            request_state_at,
-            is_retry,
-        })
+        let is_retry = request_state_at.is_some() || responses_at.is_some();
+        Ok(Self { name, name_at, arguments, arguments_at, meta_at, request_state_at, is_retry })
     }
 }
 

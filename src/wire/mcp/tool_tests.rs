@@ -8,7 +8,7 @@ use crate::wire::jsonrpc::{Decoded, Limits, Message, Params, decode};
 fn params(text: &str) -> Params {
     let raw = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{text}}}"#));
     match decode(&raw, &Limits::DOWNSTREAM) {
-        Ok(Decoded::One(Message::Request(request))) => request.params.unwrap(),
+        Ok(Decoded::One(Message::Request(request))) => *request.params.unwrap(),
         other => panic!("{other:?}"),
     }
 }
