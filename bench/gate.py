@@ -160,8 +160,11 @@ def count_all(place, wanted, keys, log):
         return key, value
 
     found = dict(one(key) for key in keys if not wanted[key].parallel)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
         found |= pool.map(one, [key for key in keys if wanted[key].parallel])
+    finally:
+        pool.shutdown(cancel_futures=True)  # after a failure or a signal, what is left is not counted
     return found
 
 
