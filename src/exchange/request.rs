@@ -65,7 +65,7 @@ pub enum OwnerKey {
 #[derive(Debug)]
 pub enum Call {
     /// `tools/call`.
-    CallTool(Box<ToolCall>),
+    CallTool(Arc<ToolCall>),
     /// `server/discover`, and the facts of `initialize`.
     Discover,
     /// A stream of list changes: `subscriptions/listen`, or a legacy session's GET.

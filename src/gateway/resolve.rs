@@ -26,7 +26,6 @@ pub(super) async fn resolve(gateway: &Gateway, caller: Identified, exchange: Exc
     let Call::CallTool(call) = call else {
         return Err(Reject::client(RejectKind::InvalidParams, "not a tool call", ReasonCode::BadRequest));
     };
-    let call = Arc::new(*call);
     let (caller, entry) = match find(&caller, &endpoint, &call.params.name) {
         Some(entry) => (caller, entry),
         None => {
