@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admin::Admin;
 use crate::clock::Clock;
-use crate::config::Settings;
+use crate::config::{Inputs, Settings};
 use crate::downstream::{Downstream, DownstreamSettings};
 use crate::gateway::Gateway;
 use crate::id::UpstreamName;
@@ -18,6 +18,8 @@ use crate::net::{Listener, ServerTls, Slots, TlsFileError};
 use crate::runtime::{Drain, Ready, Tasks};
 use crate::seal::SealError;
 use crate::upstream::{SetError, TargetSet};
+
+use super::reload::{Kept, Reloader, grants};
 
 /// Probes need few connections.
 const ADMIN_CONNECTIONS: usize = 64;
@@ -57,9 +59,11 @@ pub struct Bound {
     pub(super) admin: Admin,
     pub(super) listeners: Vec<Listener>,
     pub(super) admin_listeners: Vec<Listener>,
-    pub(super) targets: Arc<TargetSet>,
     /// How many principals are granted each server.
     pub(super) granted: BTreeMap<UpstreamName, usize>,
+    /// Looks at the files of the configuration, if it stands in any, and the signal that makes it look.
+    pub(super) reloader: Option<(Reloader, Signal)>,
+    pub(super) kept: Kept,
     pub(super) signals: (Signal, Signal),
     pub(super) tasks: Tasks,
     pub(super) drain: Drain,
@@ -76,13 +80,10 @@ impl App {
         let slots = Slots::new(settings.downstream.connections_max);
         let listeners = listen(&settings.downstream, &slots, &tasks)?;
         let admin_listeners = bind(&settings.admin, &Slots::new(ADMIN_CONNECTIONS))?;
-        let mut granted = BTreeMap::new();
-        for server in settings.gateway.principals.iter().flat_map(|one| one.granted.iter()) {
-            *granted.entry(server.clone()).or_default() += 1;
-        }
+        let (granted, kept) = (grants(&settings.gateway), Kept::of(&settings));
         let signals = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
         let targets = Arc::new(TargetSet::new(&settings.gateway.servers, &tasks, &clock, base_env)?);
-        let gateway = Gateway::new(settings.gateway, Arc::clone(&targets), &tasks, clock.clone())?;
+        let gateway = Gateway::new(settings.gateway, targets, &tasks, clock.clone())?;
         let downstream =
             Downstream::new(settings.downstream, Arc::clone(&gateway), tasks.clone(), drain.clone(), clock);
         let admin = Admin::new(ready.clone(), drain.clone(), tasks.clone());
@@ -92,13 +93,29 @@ impl App {
             admin,
             listeners,
             admin_listeners,
-            targets,
             granted,
+            reloader: None,
+            kept,
             signals,
             tasks,
             drain,
             ready,
         })
+    }
+}
+
+impl Bound {
+    /// Puts changes of these files in force while it runs, also at once on SIGHUP [CFG-4].
+    ///
+    /// # Errors
+    /// [`AppError::Signal`].
+    pub fn follow(&mut self, inputs: Inputs) -> Result<(), AppError> {
+        if inputs.path().is_some() {
+            let (gateway, downstream) = (Arc::clone(&self.gateway), self.downstream.clone());
+            let reloader = Reloader::new(inputs, self.kept.clone(), gateway, downstream, self.tasks.clone());
+            self.reloader = Some((reloader, heard(SignalKind::hangup())?));
+        }
+        Ok(())
     }
 }
 

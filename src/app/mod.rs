@@ -3,6 +3,7 @@
 //! Not for: arguments or files.
 
 mod build;
+mod reload;
 mod serve;
 mod stdio;
 

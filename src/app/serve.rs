@@ -56,7 +56,10 @@ impl Bound {
 
     /// Starts servers and listeners.
     pub fn start(&mut self) {
-        self.targets.start(|name| self.granted.get(name).copied().unwrap_or(0), &self.ready);
+        self.gateway.targets().start(|name| self.granted.get(name).copied().unwrap_or(0), &self.ready);
+        if let Some((reloader, hangup)) = self.reloader.take() {
+            self.tasks.spawn("reload the configuration", reloader.run(Some(hangup)));
+        }
         for listener in self.listeners.drain(..) {
             let downstream = self.downstream.clone();
             self.tasks.spawn("accept clients", async move { downstream.serve(listener).await });
@@ -68,7 +71,8 @@ impl Bound {
 
     /// Waits a while for the servers and describes them, a line each.
     pub async fn describe(&self) -> Vec<String> {
-        let granted = || self.targets.iter().filter(|server| self.granted.contains_key(server.name()));
+        let targets = self.gateway.targets();
+        let granted = || targets.iter().filter(|server| self.granted.contains_key(server.name()));
         let settled = futures_util::future::join_all(granted().map(|server| server.settled()));
         // What is not settled then is shown as starting.
         let _in_time = tokio::time::timeout(BLOCK_WAIT, settled).await.is_ok();
@@ -104,7 +108,7 @@ impl Bound {
         };
         // Not before: the end of a session cancels its calls.
         self.downstream.close_sessions();
-        let closed = tokio::time::timeout(CLOSE_GRACE, self.targets.close()).await.is_ok();
+        let closed = tokio::time::timeout(CLOSE_GRACE, self.gateway.targets().close()).await.is_ok();
         self.tasks.cancel();
         self.tasks.wait().await;
         tracing::info!(finished, closed, "stopped");

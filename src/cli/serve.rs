@@ -46,7 +46,8 @@ async fn gateway(loaded: Loaded, next: &str) -> ExitCode {
     if let Err(err) = telemetry::init(&loaded.settings.log) {
         return fail(&format!("log: {err}"));
     }
-    let mut bound = match App::build(loaded.settings, &config::base_env()) {
+    let built = App::build(loaded.settings, &config::base_env());
+    let mut bound = match built.and_then(|mut bound| bound.follow(loaded.inputs).map(|()| bound)) {
         Ok(bound) => bound,
         Err(err) => return fail(&err.to_string()),
     };

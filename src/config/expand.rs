@@ -3,10 +3,11 @@
 //! Invariant: an error names the variable or the file, never a value.
 
 use std::fmt;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::secret::Secret;
+
+use super::inputs::Notes;
 
 /// The largest secret file, in bytes.
 const SECRET_FILE_MAX: u64 = 64 << 10;
@@ -17,6 +18,8 @@ pub(super) struct Expander<'e> {
     pub(super) env: &'e dyn Fn(&str) -> Option<String>,
     /// What a relative path of a file starts at: the folder of the configuration.
     pub(super) base: &'e Path,
+    /// Which files were read.
+    pub(super) notes: &'e Notes,
 }
 
 /// A text cut at its references.
@@ -97,7 +100,7 @@ impl Expander<'_> {
                 },
                 Part::File(path) => {
                     let path = self.base.join(path);
-                    secret_file(&path).map_err(|why| format!("secret file {} {why}", path.display()))?
+                    secret_file(&path, self.notes).map_err(|why| format!("secret file {} {why}", path.display()))?
                 }
                 Part::Literal(text) => Secret::new((*text).to_owned()),
             });
@@ -116,13 +119,8 @@ impl fmt::Debug for Expander<'_> {
 }
 
 /// Reads a secret from a file; one line end at its end goes away.
-fn secret_file(path: &PathBuf) -> Result<Secret<String>, String> {
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(|error| format!("cannot be read: {}", error.kind()))?;
-    file.take(SECRET_FILE_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| format!("cannot be read: {}", error.kind()))?;
-    let bytes = Secret::new(bytes);
+fn secret_file(path: &Path, notes: &Notes) -> Result<Secret<String>, String> {
+    let bytes = notes.read(path, SECRET_FILE_MAX).map_err(|error| format!("cannot be read: {}", error.kind()))?;
     if bytes.expose().len() as u64 > SECRET_FILE_MAX {
         return Err(format!("is larger than {SECRET_FILE_MAX} bytes"));
     }

@@ -1,7 +1,6 @@
 //! Reads the file and those beside it, all problems at once.
 
 use std::collections::BTreeSet;
-use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -14,13 +13,14 @@ use crate::telemetry::LogSettings;
 
 use super::error::{Diagnostic, Diagnostics, Report, Severity};
 use super::expand::Expander;
+use super::inputs::{Inputs, Notes};
 use super::mask::Masks;
 use super::policy::{ExpectationResult, Policies};
 use super::reader::{Source, Table};
 use super::{identity, keys, listener, upstream};
 
 /// The largest configuration or policy file, in bytes.
-const FILE_MAX: u64 = 8 << 20;
+pub(super) const FILE_MAX: u64 = 8 << 20;
 
 /// Everything the program is built from.
 #[derive(Clone, Debug)]
@@ -46,6 +46,8 @@ pub struct Loaded {
     pub warnings: Vec<Diagnostic>,
     /// What became of the policies' expectations; only `check` minds.
     pub expectations: Vec<ExpectationResult>,
+    /// The files it was read from; a text that stood in none has none.
+    pub inputs: Inputs,
 }
 
 /// Whether policy files beside the file count.
@@ -62,8 +64,22 @@ enum Beside {
 /// # Errors
 /// Everything that is wrong, with its places.
 pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Diagnostics> {
-    let text = read_text(path).map_err(|why| Diagnostics::whole(format!("configuration {} {why}", path.display())))?;
-    read(path, &text, Beside::Read, env)
+    let notes = Notes::default();
+    let loaded = load_noting(path, env, &notes)?;
+    Ok(Loaded { inputs: Inputs::new(path, notes), ..loaded })
+}
+
+/// Loads the file of `inputs` again, and those beside it. Afterwards `inputs` is what was read this time, also if it cannot
+/// be used.
+///
+/// # Errors
+/// Everything that is wrong, with its places.
+pub fn reload(inputs: &mut Inputs, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Diagnostics> {
+    let path = inputs.path().map(Path::to_owned).unwrap_or_default();
+    let notes = Notes::default();
+    let loaded = load_noting(&path, env, &notes);
+    *inputs = Inputs::new(&path, notes);
+    loaded.map(|loaded| Loaded { inputs: inputs.clone(), ..loaded })
 }
 
 /// Loads a text as if it stood in the file `path`, with the policy files beside that: what a change of the file would give.
@@ -71,7 +87,7 @@ pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded,
 /// # Errors
 /// Everything that is wrong, with its places.
 pub fn load_changed(path: &Path, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Diagnostics> {
-    read(path, text, Beside::Read, env)
+    read(path, text, Beside::Read, env, &Notes::default())
 }
 
 /// Loads a text as if it stood in the file `path`, without policy files beside it.
@@ -79,16 +95,28 @@ pub fn load_changed(path: &Path, text: &str, env: &dyn Fn(&str) -> Option<String
 /// # Errors
 /// Everything that is wrong, with its places.
 pub fn load_text(path: &Path, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Diagnostics> {
-    read(path, text, Beside::Ignore, env)
+    read(path, text, Beside::Ignore, env, &Notes::default())
 }
 
-fn read(path: &Path, text: &str, beside: Beside, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Diagnostics> {
+fn load_noting(path: &Path, env: &dyn Fn(&str) -> Option<String>, notes: &Notes) -> Result<Loaded, Diagnostics> {
+    let text = read_text(path, notes);
+    let text = text.map_err(|why| Diagnostics::whole(format!("configuration {} {why}", path.display())))?;
+    read(path, &text, Beside::Read, env, notes)
+}
+
+fn read(
+    path: &Path,
+    text: &str,
+    beside: Beside,
+    env: &dyn Fn(&str) -> Option<String>,
+    notes: &Notes,
+) -> Result<Loaded, Diagnostics> {
     let base = path.parent().unwrap_or_else(|| Path::new(""));
     let report = Report::default();
-    let read = parse(path, text, &report, |root| settings(&root, beside, &Expander { env, base }));
+    let read = parse(path, text, &report, |root| settings(&root, beside, &Expander { env, base, notes }));
     let warnings = report.finish()?;
     let Some((settings, expectations)) = read else { return Err(Diagnostics(warnings)) };
-    Ok(Loaded { settings, warnings, expectations })
+    Ok(Loaded { settings, warnings, expectations, inputs: Inputs::default() })
 }
 
 fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> (Settings, Vec<ExpectationResult>) {
@@ -108,7 +136,7 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> (Setti
     let mcp = upstream::mcp(mcp_table.as_ref(), &servers);
 
     let folder = (beside == Beside::Read).then(|| expander.base.join("policies"));
-    let mut policies = Policies::new(root.table("policies").as_ref(), &servers.known, mcp.empty_allow, folder);
+    let mut policies = Policies::new(root.table("policies").as_ref(), &servers.known, mcp.empty_allow, folder, expander.notes);
     let bundles = identity::bundles(root.table("mcp_bundles").as_ref(), &servers.known);
     let usable: BTreeSet<_> = servers.usable.iter().map(|server| server.name.clone()).collect();
     let principals = identity::principals(root.table("principals").as_ref(), &bundles, &usable, &mut policies);
@@ -146,12 +174,10 @@ pub(super) fn parse<T>(path: &Path, text: &str, report: &Report, read: impl FnOn
 }
 
 /// Reads a file of text.
-pub(super) fn read_text(path: &Path) -> Result<String, String> {
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
-    file.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
-    if bytes.len() as u64 > FILE_MAX {
+pub(super) fn read_text(path: &Path, notes: &Notes) -> Result<String, String> {
+    let bytes = notes.read(path, FILE_MAX).map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes.expose().len() as u64 > FILE_MAX {
         return Err(format!("is larger than {FILE_MAX} bytes"));
     }
-    String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())
+    std::str::from_utf8(bytes.expose()).map(str::to_owned).map_err(|_| "is not UTF-8".to_owned())
 }

@@ -6,6 +6,7 @@
 mod error;
 mod expand;
 mod identity;
+mod inputs;
 mod keys;
 mod listener;
 mod load;
@@ -20,7 +21,8 @@ mod tests;
 mod tls_tests;
 
 pub use error::{Color, Diagnostic, Diagnostics, Place, Severity, render};
-pub use load::{Loaded, Settings, load, load_changed, load_text};
+pub use inputs::Inputs;
+pub use load::{Loaded, Settings, load, load_changed, load_text, reload};
 pub use policy::{ExpectationResult, check_policy_file};
 
 /// Reads the environment of the process, for `${env:NAME}`.

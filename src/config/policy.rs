@@ -8,8 +8,9 @@ use crate::id::UpstreamName;
 use crate::policy::{Action, Decision, EmptyAllow, Pattern, Profile, Subject};
 
 use super::error::{Diagnostic, Diagnostics, Report, Severity};
+use super::inputs::Notes;
 use super::keys;
-use super::load::{parse, read_text};
+use super::load::{FILE_MAX, parse, read_text};
 use super::reader::{Table, Value};
 use super::upstream::Known;
 
@@ -35,6 +36,7 @@ pub(super) struct Policies<'a> {
     empty_allow: EmptyAllow,
     /// Where others may stand; `None`: nowhere.
     folder: Option<PathBuf>,
+    notes: &'a Notes,
     read: BTreeMap<String, Option<Arc<Profile>>>,
     pub(super) expectations: Vec<ExpectationResult>,
 }
@@ -58,8 +60,9 @@ impl<'a> Policies<'a> {
         known: &'a Known,
         empty_allow: EmptyAllow,
         folder: Option<PathBuf>,
+        notes: &'a Notes,
     ) -> Self {
-        let mut policies = Self { known, empty_allow, folder, read: BTreeMap::new(), expectations: Vec::new() };
+        let mut policies = Self { known, empty_allow, folder, notes, read: BTreeMap::new(), expectations: Vec::new() };
         for (name, value) in table.iter().flat_map(|table| table.entries()) {
             let profile = value.table().map(|table| policies.policy(name, &table));
             if let (Some(path), Some(table)) = (policies.path(name), table) {
@@ -82,6 +85,8 @@ impl<'a> Policies<'a> {
     /// Finds the file of a policy.
     fn path(&self, name: &str) -> Option<PathBuf> {
         let path = self.folder.as_ref().filter(|_| file_name(name))?.join(format!("{name}.toml"));
+        // Noted also where it is not: it may come.
+        self.notes.look(&path, FILE_MAX);
         path.symlink_metadata().is_ok().then_some(path)
     }
 
@@ -94,7 +99,7 @@ impl<'a> Policies<'a> {
             value.error_help("there is no such policy", help);
             return None;
         };
-        let text = match read_text(&path) {
+        let text = match read_text(&path, self.notes) {
             Ok(text) => text,
             Err(why) => {
                 value.error(format!("policy file {} {why}", path.display()));
@@ -116,7 +121,7 @@ impl<'a> Policies<'a> {
 /// # Errors
 /// All that is wrong with the file.
 pub fn check_policy_file(path: &Path) -> Result<(Vec<ExpectationResult>, Vec<Diagnostic>), Diagnostics> {
-    let text = read_text(path).map_err(|why| Diagnostics::whole(format!("policy file {} {why}", path.display())))?;
+    let text = read_text(path, &Notes::default()).map_err(|why| Diagnostics::whole(format!("policy file {} {why}", path.display())))?;
     let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let report = Report::default();
     let results =

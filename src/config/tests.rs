@@ -164,7 +164,7 @@ excluded_tools = ["filesystem__write_file"]
     assert_eq!(places(&loaded.warnings), []);
     let gateway = &loaded.settings.gateway;
     assert_eq!((gateway.auth, gateway.name_budget), (Auth::Keys, 64));
-    assert_eq!(gateway.keys.find("secret").unwrap().as_str(), "alice");
+    assert_eq!(gateway.keys.find("secret").unwrap().1.as_str(), "alice");
     assert_eq!(granted(&loaded, "alice"), ["filesystem"]);
     let Transport::Stdio { env, args, .. } = &gateway.servers[0].transport else { panic!() };
     assert_eq!(args.len(), 3);

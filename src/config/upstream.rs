@@ -57,6 +57,9 @@ pub(super) struct Servers {
     pub(super) known: Known,
 }
 
+/// The largest file of authorities that is looked at, in bytes; `net` has the same bound.
+const CA_FILE_MAX: u64 = 1 << 20;
+
 /// Every server name of the file.
 #[derive(Debug, Default)]
 pub(super) struct Known(BTreeMap<String, Option<UpstreamName>>);
@@ -360,6 +363,8 @@ impl Entry<'_> {
             value.error_help("must be an absolute path", "write it from / on");
             return None;
         }
+        // Its content is read for each connection; here it counts only whether the server can be used.
+        self.expander.notes.look(&path, CA_FILE_MAX);
         if self.live
             && let Err(err) = check_ca_file(&path)
         {

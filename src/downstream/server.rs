@@ -122,6 +122,11 @@ impl<H: Handler> Downstream<H> {
         self.0.sessions.len()
     }
 
+    /// Ends the legacy sessions that `keeps` does not keep, with what they have in flight; returns how many [CFG-4].
+    pub fn retain_sessions(&self, keeps: impl Fn(&PrincipalId, &Endpoint) -> bool) -> usize {
+        self.0.sessions.retain(keeps)
+    }
+
     /// Ends all legacy sessions with what they have in flight: the last step of a drain.
     pub fn close_sessions(&self) {
         self.0.sessions.clear();

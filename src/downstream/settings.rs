@@ -17,7 +17,7 @@ pub enum AccessLog {
 }
 
 /// Settings of the MCP listener.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownstreamSettings {
     /// Where it listens; several addresses are several sockets (`localhost:P` binds both families).
     pub addresses: Vec<SocketAddr>,

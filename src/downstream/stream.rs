@@ -98,10 +98,13 @@ impl Events {
                     self.queue.push_back(Bytes::from_static(KEEP_ALIVE));
                 }
                 Poll::Ready(Some(Event::Done(outcome))) => {
-                    let parts = asker.render(outcome).parts;
+                    // A stream that no request has asked for ends without a word.
+                    let parts = asker.id.is_some().then(|| asker.render(outcome).parts);
                     self.guards = running.take_guards();
                     self.source = None;
-                    self.push(&parts);
+                    if let Some(parts) = parts {
+                        self.push(&parts);
+                    }
                 }
                 Poll::Ready(Some(event)) => {
                     if let Some(message) = asker.message(event) {

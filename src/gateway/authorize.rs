@@ -5,16 +5,19 @@ use std::sync::Arc;
 use crate::exchange::Caller as _;
 use crate::exchange::{ReasonCode, Reject, RejectKind, UpstreamCall};
 use crate::policy::{Action, Permitted};
+use crate::upstream::Server;
 
 use super::Gateway;
 use super::inspect::open_state;
 use super::resolve::Resolved;
+use super::standing::Standing;
 
 /// A permitted call and its server.
 #[derive(Debug)]
 pub(super) struct Authorized {
-    pub(super) server: crate::id::UpstreamName,
+    pub(super) server: Arc<Server>,
     pub(super) call: Permitted<UpstreamCall>,
+    pub(super) standing: Standing,
 }
 
 /// Asks policy; the only way to a [`Permitted`] call.
@@ -33,7 +36,9 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
         request_state,
     };
     let call = caller.subject().decide(&action).permit(upstream).map_err(|why| Reject::unknown_tool(why.into()))?;
-    Ok(Authorized { server: entry.server.clone(), call })
+    let server = caller.snapshot().targets().get(&entry.server);
+    let server = Arc::clone(server.ok_or_else(|| Reject::unknown_tool(ReasonCode::Unknown))?);
+    Ok(Authorized { server, call, standing: Standing::of(&caller, entry) })
 }
 
 /// The refusal of a `requestState` that is not ours, not this call's, or too old [R92].

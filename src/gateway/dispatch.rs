@@ -1,36 +1,53 @@
 //! Sends a permitted call to its server, within its time; a dropped reply cancels it there.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use tokio::time::{Instant, Sleep};
 
-use crate::exchange::{Event, EventStream, ReasonCode, Reject, RejectKind, Reply, ReplyBody};
-use crate::id::UpstreamName;
+use crate::exchange::{Event, EventStream, Reject, RejectKind, Reply, ReplyBody};
+use crate::upstream::Lease;
 
 use super::Gateway;
 use super::authorize::Authorized;
+use super::standing::Standing;
+
+/// How often a call that waits is asked whether a reload has taken away what it lives by.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Sends the call; the reply is known with the first event or the answer.
-pub(super) async fn dispatch(gateway: &Gateway, authorized: Authorized) -> Reply {
-    let Authorized { server, call } = authorized;
-    let Some(target) = gateway.targets.get(&server) else {
-        return Reply::once(Err(Reject::unknown_tool(ReasonCode::Unknown)));
-    };
-    let settings = target.settings();
-    let limits = Limits { server, idle: settings.tool_timeout, max: settings.tool_max.max(settings.tool_timeout) };
+pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> Reply {
+    let Authorized { server, call, mut standing } = authorized;
+    let settings = server.settings();
+    let max = settings.tool_max.max(settings.tool_timeout);
+    let limits = Limits { idle: settings.tool_timeout, max, lease: server.lease() };
     #[expect(clippy::disallowed_methods, reason = "a deadline for tokio's own timer")]
     let end = Instant::now() + limits.max;
-    let sent = Arc::clone(target).send(call);
-    let Ok(reply) = tokio::time::timeout(limits.idle, sent).await else {
-        return Reply::once(Err(limits.exceeded()));
+    let mut sent = pin!(server.send(call));
+    let mut waited = Duration::ZERO;
+    let reply = loop {
+        let look = LOOK.min(limits.idle.saturating_sub(waited));
+        if let Ok(reply) = tokio::time::timeout(look, sent.as_mut()).await {
+            break reply;
+        }
+        waited += look;
+        if let Some(reject) = standing.lost(gateway) {
+            return Reply::once(Err(reject));
+        }
+        if waited >= limits.idle {
+            return Reply::once(Err(limits.exceeded()));
+        }
     };
+    if let Some(reject) = standing.lost(gateway) {
+        return Reply::once(Err(reject));
+    }
     match reply.into_parts() {
         (ReplyBody::Done(outcome), _guards) => Reply::done(outcome),
         (ReplyBody::Events(events), guards) => {
-            let watched = Watched { events: Some(events), timer: Timer::start(&limits, end), limits };
+            let timer = Timer::start(&limits, end);
+            let watched = Watched { events: Some(events), timer, limits, standing, gateway: Arc::clone(gateway) };
             Reply::events(Box::pin(stream::unfold(watched, Watched::next))).with_guard(guards)
         }
     }
@@ -38,16 +55,17 @@ pub(super) async fn dispatch(gateway: &Gateway, authorized: Authorized) -> Reply
 
 #[derive(Debug)]
 struct Limits {
-    server: UpstreamName,
     idle: Duration,
     max: Duration,
+    /// Keeps a server that a reload replaces until the call is over.
+    lease: Arc<Lease>,
 }
 
 impl Limits {
     fn exceeded(&self) -> Reject {
         let words = format!(
             "server '{}' did not answer within {} s (tool_timeout_secs); the call was cancelled",
-            self.server,
+            self.lease.server(),
             self.idle.as_secs()
         );
         Reject::upstream(RejectKind::UpstreamTimeout, words, "")
@@ -57,20 +75,33 @@ impl Limits {
 /// The time of one call: each event extends it, up to the maximum [LIM-4].
 #[derive(Debug)]
 struct Timer {
-    idle: Pin<Box<Sleep>>,
+    /// Rings at the deadline, and before that to look around.
+    bell: Pin<Box<Sleep>>,
+    deadline: Instant,
     end: Instant,
 }
 
 impl Timer {
     #[expect(clippy::disallowed_methods, reason = "a deadline for tokio's own timer")]
     fn start(limits: &Limits, end: Instant) -> Self {
-        let deadline = (Instant::now() + limits.idle).min(end);
-        Self { idle: Box::pin(tokio::time::sleep_until(deadline)), end }
+        let now = Instant::now();
+        let deadline = (now + limits.idle).min(end);
+        Self { bell: Box::pin(tokio::time::sleep_until(deadline.min(now + LOOK))), deadline, end }
     }
 
     #[expect(clippy::disallowed_methods, reason = "a deadline for tokio's own timer")]
     fn extend(&mut self, limits: &Limits) {
-        self.idle.as_mut().reset((Instant::now() + limits.idle).min(self.end));
+        let now = Instant::now();
+        self.deadline = (now + limits.idle).min(self.end);
+        self.bell.as_mut().reset(self.deadline.min(now + LOOK));
+    }
+
+    /// Waits until it rings; says whether the time is over.
+    async fn rings(&mut self) -> bool {
+        self.bell.as_mut().await;
+        let rang = self.bell.deadline();
+        self.bell.as_mut().reset(self.deadline.min(rang + LOOK));
+        rang >= self.deadline
     }
 }
 
@@ -79,19 +110,29 @@ struct Watched {
     events: Option<EventStream>,
     timer: Timer,
     limits: Limits,
+    standing: Standing,
+    gateway: Arc<Gateway>,
 }
 
 impl Watched {
     async fn next(mut self) -> Option<(Event, Self)> {
         let events = self.events.as_mut()?;
-        let event = tokio::select! {
-            biased;
-            // Before the timer: an answer that has arrived counts, however late it is asked for.
-            event = events.next() => event.unwrap_or_else(|| {
-                let words = format!("server '{}' ended its answer too early", self.limits.server);
-                Event::Done(Err(Reject::upstream(RejectKind::Upstream, words, "")))
-            }),
-            () = &mut self.timer.idle => Event::Done(Err(self.limits.exceeded())),
+        let event = loop {
+            let event = tokio::select! {
+                biased;
+                // Before the timer: an answer that has arrived counts, however late it is asked for.
+                event = events.next() => Some(event.unwrap_or_else(|| {
+                    let words = format!("server '{}' ended its answer too early", self.limits.lease.server());
+                    Event::Done(Err(Reject::upstream(RejectKind::Upstream, words, "")))
+                })),
+                over = self.timer.rings() => over.then(|| Event::Done(Err(self.limits.exceeded()))),
+            };
+            if let Some(reject) = self.standing.lost(&self.gateway) {
+                break Event::Done(Err(reject));
+            }
+            if let Some(event) = event {
+                break event;
+            }
         };
         match event {
             Event::Done(_) => self.events = None,

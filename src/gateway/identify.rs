@@ -6,8 +6,9 @@ use std::sync::Arc;
 use crate::catalog::{Mask, Scope, View};
 use crate::exchange::{Caller, Endpoint, ReasonCode, Reject, RejectKind};
 use crate::id::{PrincipalId, UpstreamName};
-use crate::identity::Credential;
+use crate::identity::{ApiKeyHash, Credential};
 use crate::policy::Subject;
+use crate::upstream::TargetSet;
 
 use super::snapshot::Audience;
 use super::{Auth, Gateway, Snapshot};
@@ -20,35 +21,85 @@ const LOCAL: &str = "local";
 pub struct Identified {
     snapshot: Arc<Snapshot>,
     principal: PrincipalId,
+    proof: Proof,
+    /// A reload has taken away what the caller is known by: it has nothing any more.
+    lost: bool,
     audience: Arc<Audience>,
     /// What is visible now, over the audience's view. List and call read this one mask.
     mask: Mask,
 }
 
+/// What a caller is known by. A reload that takes it away ends what lives by it [CFG-4].
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Proof {
+    /// An API key.
+    Key(ApiKeyHash),
+    /// Nothing, where nobody is asked.
+    Open,
+    /// The command line of a door of pipes.
+    Pipe,
+}
+
+impl Proof {
+    /// Says whether it still stands for the principal.
+    pub(super) fn stands(&self, principal: &PrincipalId, snapshot: &Snapshot) -> bool {
+        let settings = snapshot.settings();
+        match self {
+            Self::Key(hash) => settings.auth == Auth::Keys && settings.keys.owner(hash) == Some(principal),
+            Self::Open => settings.auth == Auth::None,
+            Self::Pipe => snapshot.knows(principal),
+        }
+    }
+}
+
 impl Identified {
     pub(super) fn of(gateway: &Gateway, credential: &Credential) -> Result<Self, Reject> {
-        let principal = match (gateway.settings.auth, credential) {
-            (_, Credential::Local(principal)) => principal.clone(),
-            (Auth::None, _) => PrincipalId::new(LOCAL),
+        let snapshot = gateway.snapshot.load_full();
+        let (principal, proof) = match (snapshot.settings().auth, credential) {
+            (_, Credential::Local(principal)) => (principal.clone(), Proof::Pipe),
+            (Auth::None, _) => (PrincipalId::new(LOCAL), Proof::Open),
             (Auth::Keys, Credential::ApiKey(key)) => {
-                gateway.settings.keys.find(key.expose()).ok_or_else(unauthenticated)?
+                let (hash, principal) = snapshot.settings().keys.find(key.expose()).ok_or_else(unauthenticated)?;
+                (principal, Proof::Key(hash))
             }
             (Auth::Keys, Credential::Malformed | Credential::None) => return Err(unauthenticated()),
         };
-        Ok(Self::in_snapshot(gateway, principal))
+        let audience = Arc::clone(snapshot.audience(&principal));
+        Ok(Self::seeing(snapshot, principal, proof, false, audience))
     }
 
-    /// Looks the principal up in the snapshot in force. One that is not configured has nothing: fail closed.
-    fn in_snapshot(gateway: &Gateway, principal: PrincipalId) -> Self {
-        let snapshot = gateway.snapshot.load_full();
-        let audience = snapshot.audience(&principal);
-        let mask = visible(gateway, audience.view());
-        Self { snapshot, principal, audience, mask }
-    }
-
-    /// Returns the same caller in the snapshot in force now.
+    /// Returns the same caller in the snapshot in force now. One that is not configured any more, or not known by this, has
+    /// nothing: fail closed.
     pub(super) fn renewed(self, gateway: &Gateway) -> Self {
-        Self::in_snapshot(gateway, self.principal)
+        let snapshot = gateway.snapshot.load_full();
+        let Self { principal, proof, .. } = self;
+        let lost = !proof.stands(&principal, &snapshot);
+        let audience = Arc::clone(if lost { snapshot.nobody() } else { snapshot.audience(&principal) });
+        Self::seeing(snapshot, principal, proof, lost, audience)
+    }
+
+    fn seeing(
+        snapshot: Arc<Snapshot>,
+        principal: PrincipalId,
+        proof: Proof,
+        lost: bool,
+        audience: Arc<Audience>,
+    ) -> Self {
+        let mask = visible(snapshot.targets(), audience.view());
+        Self { snapshot, principal, proof, lost, audience, mask }
+    }
+
+    /// Says whether a reload has taken away what the caller is known by, or the server that the path names.
+    pub(super) fn is_lost(&self, endpoint: &Endpoint) -> bool {
+        self.lost || !self.serves(endpoint)
+    }
+
+    pub(super) const fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    pub(super) const fn proof(&self) -> Proof {
+        self.proof
     }
 
     pub(super) fn news(&self) -> u64 {
@@ -94,11 +145,11 @@ impl Caller for Identified {
 }
 
 /// What is visible at this moment: the one function that list and call both use (design §12a).
-fn visible(gateway: &Gateway, view: &View) -> Mask {
+fn visible(targets: &TargetSet, view: &View) -> Mask {
     let mut mask = view.full_mask();
-    if gateway.targets.iter().any(|server| server.is_hidden()) {
+    if targets.iter().any(|server| server.is_hidden()) {
         for (index, entry) in view.iter().enumerate() {
-            if gateway.targets.get(&entry.server).is_none_or(|server| server.is_hidden()) {
+            if targets.get(&entry.server).is_none_or(|server| server.is_hidden()) {
                 mask.remove(index);
             }
         }
@@ -114,6 +165,6 @@ pub(super) const fn scope(endpoint: &Endpoint) -> Scope<'_> {
     }
 }
 
-fn unauthenticated() -> Reject {
+pub(super) fn unauthenticated() -> Reject {
     Reject::client(RejectKind::Unauthenticated, "a valid API key is required", ReasonCode::Unauthenticated)
 }

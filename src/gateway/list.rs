@@ -30,7 +30,8 @@ pub(super) async fn list(
         None => 0,
         Some(cursor) => open(gateway, &caller, &cursor, fingerprint)?,
     };
-    let page = caller.view().page(scope(endpoint), shape, caller.mask(), from, gateway.settings.list_page_bytes);
+    let room = caller.snapshot().settings().list_page_bytes;
+    let page = caller.view().page(scope(endpoint), shape, caller.mask(), from, room);
     let next_cursor = page.next.map(|index| seal(gateway, &caller, index, fingerprint)).transpose()?;
     if next_cursor.is_none() {
         told.update(fingerprint);
@@ -61,7 +62,7 @@ fn seal(gateway: &Gateway, caller: &Identified, index: usize, fingerprint: u64) 
 /// Waits for the servers this path names that are starting and have never listed; failed ones are not waited for.
 pub(super) async fn wait_for_first_lists(gateway: &Gateway, caller: Identified, endpoint: &Endpoint) -> Identified {
     let starting = |caller: &Identified| {
-        gateway.targets.iter().any(|server| {
+        caller.snapshot().targets().iter().any(|server| {
             let named = match endpoint {
                 Endpoint::All => true,
                 Endpoint::Server(name) => name == server.name(),
@@ -73,11 +74,11 @@ pub(super) async fn wait_for_first_lists(gateway: &Gateway, caller: Identified, 
                 && status.phase == Phase::Starting
         })
     };
-    let news = gateway.targets.news();
+    let news = caller.snapshot().targets().news();
     if !starting(&caller) && caller.news() >= *news.borrow() {
         return caller;
     }
-    let limit: Duration = gateway.settings.first_list_wait;
+    let limit: Duration = caller.snapshot().settings().first_list_wait;
     if tokio::time::timeout(limit, settled(gateway, news, || starting(&caller))).await.is_err() {
         tracing::debug!("a list does not wait any longer for servers that are starting");
     }

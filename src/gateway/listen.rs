@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::stream;
 use tokio::sync::watch;
 
-use crate::exchange::{Caller as _, Endpoint, Event, Listen, Reply};
+use crate::exchange::{Answer, Caller as _, Endpoint, Event, Listen, Reply};
 
 use super::Gateway;
 use super::identify::Identified;
@@ -27,7 +27,8 @@ struct Listener {
     first: bool,
 }
 
-/// Opens a stream of changes. It ends when the client closes it, or the door does.
+/// Opens a stream of changes. It ends when the client closes it, or the door does, or when a reload has taken away what
+/// it lived by [CFG-4].
 pub(super) fn listen(gateway: Arc<Gateway>, caller: &Identified, endpoint: Endpoint, wanted: Listen) -> Reply {
     let published = gateway.published.subscribe();
     let said = wanted.told.fingerprint();
@@ -45,6 +46,9 @@ impl Listener {
             self.first = false;
             self.published.mark_unchanged();
             self.caller = self.caller.renewed(&self.gateway);
+            if self.caller.is_lost(&self.endpoint) {
+                return Some((Event::Done(Ok(Answer::Ended)), self));
+            }
             let now = self.caller.seen(&self.endpoint);
             let said = std::mem::replace(&mut self.said, now);
             if self.wanted.tools && now != said && now != self.wanted.told.fingerprint() {

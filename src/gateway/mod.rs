@@ -3,6 +3,7 @@
 //! Not for: sockets, headers, status codes, eras. Invariant: `gateway` never imports `downstream`.
 
 mod authorize;
+mod diff;
 mod dispatch;
 mod identify;
 mod inspect;
@@ -13,9 +14,11 @@ mod refresh;
 mod resolve;
 mod settings;
 mod snapshot;
+mod standing;
 #[cfg(test)]
 mod tests;
 
+pub use diff::{Changes, Names};
 pub use identify::Identified;
 pub use pipeline::Gateway;
 pub use settings::{Auth, GatewaySettings, PrincipalSettings};

@@ -4,7 +4,8 @@
 //! `authorize` made, on this round, from the state at that moment [POL-12].
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
@@ -21,9 +22,12 @@ use super::{GatewaySettings, Snapshot, authorize, dispatch, inspect, list, liste
 
 /// The hall. It is a [`Handler`].
 pub struct Gateway {
-    pub(super) settings: Arc<GatewaySettings>,
-    pub(super) targets: Arc<TargetSet>,
+    /// Settings, servers and lists: one whole, and the only thing that is replaced.
     pub(super) snapshot: ArcSwap<Snapshot>,
+    /// Counts the reloads: what runs notices by it that it must be judged anew.
+    pub(super) reloads: AtomicU64,
+    /// Held while a snapshot is built from the one before and put in its place.
+    pub(super) publishing: Mutex<()>,
     pub(super) published: watch::Sender<u64>,
     pub(super) seal: Seal,
     pub(super) clock: Clock,
@@ -40,19 +44,20 @@ impl Gateway {
         tasks: &Tasks,
         clock: Clock,
     ) -> Result<Arc<Self>, SealError> {
-        let settings = Arc::new(settings);
-        let snapshot = ArcSwap::from_pointee(Snapshot::build(&settings, &targets, 0));
+        let news = targets.news();
+        let snapshot = ArcSwap::from_pointee(Snapshot::build(Arc::new(settings), targets, 0, 0));
         let seal = Seal::new()?;
         let published = watch::Sender::new(0);
-        let gateway = Arc::new(Self { settings, targets, snapshot, published, seal, clock });
-        tasks.spawn("refresh the snapshot", Arc::clone(&gateway).refresh());
+        let (reloads, publishing) = (AtomicU64::new(0), Mutex::new(()));
+        let gateway = Arc::new(Self { snapshot, reloads, publishing, published, seal, clock });
+        tasks.spawn("refresh the snapshot", Arc::clone(&gateway).refresh(news));
         Ok(gateway)
     }
 
-    /// Returns the servers, for status.
+    /// Returns the servers in force.
     #[must_use]
-    pub fn targets(&self) -> &TargetSet {
-        &self.targets
+    pub fn targets(&self) -> Arc<TargetSet> {
+        Arc::clone(self.snapshot.load().targets())
     }
 
     /// Returns the snapshot in force, for status.
@@ -104,6 +109,6 @@ impl Handler for Gateway {
 
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gateway").field("targets", &self.targets).finish_non_exhaustive()
+        f.debug_struct("Gateway").field("targets", &self.targets()).finish_non_exhaustive()
     }
 }

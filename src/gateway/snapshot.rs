@@ -14,7 +14,11 @@ use super::GatewaySettings;
 /// One state of the world.
 #[derive(Debug)]
 pub struct Snapshot {
+    settings: Arc<GatewaySettings>,
+    targets: Arc<TargetSet>,
     generation: u64,
+    /// How many reloads came before it.
+    reloads: u64,
     news: u64,
     principals: HashMap<PrincipalId, Arc<Audience>>,
     nobody: Arc<Audience>,
@@ -33,7 +37,7 @@ pub(super) struct Audience {
 impl Snapshot {
     /// Builds a snapshot from the settings and the servers' last good lists.
     #[must_use]
-    pub fn build(settings: &GatewaySettings, targets: &TargetSet, generation: u64) -> Self {
+    pub fn build(settings: Arc<GatewaySettings>, targets: Arc<TargetSet>, generation: u64, reloads: u64) -> Self {
         let news = *targets.news().borrow();
         let lists: Vec<ServerTools> = targets
             .iter()
@@ -60,8 +64,26 @@ impl Snapshot {
             })
             .collect();
         let nobody = Arc::new(Audience::build(&Catalog::default(), BTreeSet::new(), None));
-        let unmatched = unmatched(settings, targets, &catalog);
-        Self { generation, news, principals, nobody, catalog, unmatched }
+        let unmatched = unmatched(&settings, &targets, &catalog);
+        Self { settings, targets, generation, reloads, news, principals, nobody, catalog, unmatched }
+    }
+
+    /// Returns the settings.
+    #[must_use]
+    pub const fn settings(&self) -> &Arc<GatewaySettings> {
+        &self.settings
+    }
+
+    /// Returns the servers.
+    #[must_use]
+    pub const fn targets(&self) -> &Arc<TargetSet> {
+        &self.targets
+    }
+
+    /// Returns how many reloads came before it.
+    #[must_use]
+    pub const fn reloads(&self) -> u64 {
+        self.reloads
     }
 
     /// Returns the snapshot's number.
@@ -101,9 +123,19 @@ impl Snapshot {
         }
     }
 
+    /// Says whether a principal is configured.
+    pub(super) fn knows(&self, principal: &PrincipalId) -> bool {
+        self.principals.contains_key(principal)
+    }
+
     /// Returns the audience of a principal; one that is not configured sees nothing.
-    pub(super) fn audience(&self, principal: &PrincipalId) -> Arc<Audience> {
-        Arc::clone(self.principals.get(principal).unwrap_or(&self.nobody))
+    pub(super) fn audience(&self, principal: &PrincipalId) -> &Arc<Audience> {
+        self.principals.get(principal).unwrap_or(&self.nobody)
+    }
+
+    /// Returns the audience that sees nothing.
+    pub(super) const fn nobody(&self) -> &Arc<Audience> {
+        &self.nobody
     }
 }
 

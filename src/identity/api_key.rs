@@ -1,6 +1,6 @@
 //! API keys: only their SHA-256 is kept, and compared in constant time [AUT-1].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher as _;
@@ -27,7 +27,7 @@ pub struct KeyRing {
 #[derive(Default)]
 struct Known {
     secret: RandomState,
-    found: ArcSwap<HashMap<(u64, u64), PrincipalId>>,
+    found: ArcSwap<HashMap<(u64, u64), (ApiKeyHash, PrincipalId)>>,
 }
 
 impl ApiKeyHash {
@@ -73,20 +73,32 @@ impl KeyRing {
 
     /// Finds the principal of a key as presented.
     #[must_use]
-    pub fn find(&self, key: &str) -> Option<PrincipalId> {
+    pub fn find(&self, key: &str) -> Option<(ApiKeyHash, PrincipalId)> {
         let short = self.known.hash(key);
-        if let Some(principal) = self.known.found.load().get(&short) {
-            return Some(principal.clone());
+        if let Some(found) = self.known.found.load().get(&short) {
+            return Some(found.clone());
         }
         let hash = ApiKeyHash::of(key);
         let (kept, principal) = self.keys.get_key_value(&hash)?;
         verify_slices_are_equal(&kept.0, &hash.0).ok()?;
         self.known.found.rcu(|found| {
             let mut found = HashMap::clone(found);
-            found.insert(short, principal.clone());
+            found.insert(short, (hash, principal.clone()));
             found
         });
-        Some(principal.clone())
+        Some((hash, principal.clone()))
+    }
+
+    /// Returns whose key it is that was found before; `None` if it is nobody's any more.
+    #[must_use]
+    pub fn owner(&self, hash: &ApiKeyHash) -> Option<&PrincipalId> {
+        self.keys.get(hash)
+    }
+
+    /// Returns the keys of a principal.
+    #[must_use]
+    pub fn of(&self, principal: &PrincipalId) -> HashSet<&ApiKeyHash> {
+        self.keys.iter().filter(|(_, owner)| *owner == principal).map(|(hash, _)| hash).collect()
     }
 }
 
@@ -121,10 +133,12 @@ mod tests {
         let mut ring = KeyRing::default();
         assert!(ring.insert(hash, PrincipalId::new("alice")).is_none());
         for _ in 0..2 {
-            assert_eq!(ring.find("secret"), Some(PrincipalId::new("alice")));
+            assert_eq!(ring.find("secret"), Some((hash, PrincipalId::new("alice"))));
             assert_eq!(ring.find("Secret"), None);
         }
         assert_eq!(ring.known.found.load().len(), 1);
+        assert_eq!(ring.owner(&hash), Some(&PrincipalId::new("alice")));
+        assert_eq!((ring.of(&PrincipalId::new("alice")).len(), ring.of(&PrincipalId::new("bob")).len()), (1, 0));
         assert!(ApiKeyHash::from_hex("zz").is_none() && ApiKeyHash::from_hex("é".repeat(32).as_str()).is_none());
         assert!(!format!("{ring:?}").contains("2bb8"));
     }

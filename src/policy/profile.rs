@@ -13,7 +13,7 @@ pub enum EmptyAllow {
 }
 
 /// One named policy.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// `None` if the key is absent: no restriction.
     pub allowed_tools: Option<Vec<Pattern>>,

@@ -146,6 +146,17 @@ impl SessionStore {
         ended
     }
 
+    /// Ends the sessions that `keeps` does not keep; returns how many [CFG-4].
+    pub fn retain(&self, keeps: impl Fn(&PrincipalId, &Endpoint) -> bool) -> usize {
+        let gone: Vec<Arc<Session>> = self
+            .sessions
+            .iter()
+            .filter(|session| !keeps(&session.principal, &session.endpoint))
+            .map(|session| Arc::clone(&session))
+            .collect();
+        gone.into_iter().filter(|session| self.remove(session)).count()
+    }
+
     /// Ends all sessions.
     pub fn clear(&self) {
         let all: Vec<Arc<Session>> = self.sessions.iter().map(|session| Arc::clone(&session)).collect();
@@ -246,7 +257,9 @@ mod tests {
         assert!(store.remove(&first));
         assert!(!store.remove(&first));
         assert!(first.ended.is_cancelled());
-        store.create(new("carol")).unwrap();
+        let carol = store.create(new("carol")).unwrap();
+        assert_eq!(store.retain(|principal, endpoint| principal.as_str() != "carol" && *endpoint == Endpoint::All), 1);
+        assert!(carol.ended.is_cancelled() && store.len() == 2);
         store.clear();
         assert!(store.is_empty());
     }

@@ -6,13 +6,16 @@
 #[cfg(test)]
 pub(crate) mod fake;
 mod http;
+mod lease;
 mod link;
 mod list;
 mod server;
 mod set;
 mod settings;
 mod stdio;
+mod succession;
 
+pub use lease::Lease;
 pub use server::{Phase, Server, TargetStatus};
 pub use set::{SetError, TargetSet};
 pub use settings::{EraChoice, OnDown, ServerSettings, Transport};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{OwnerKey, Reject, RejectKind, Reply, UpstreamCall};
@@ -18,6 +18,7 @@ use crate::policy::Permitted;
 use crate::runtime::{ReadyLatch, Tasks};
 use crate::wire::mcp::{Era, ToolDefinition};
 
+use super::lease::Lease;
 use super::link::{Connector, Link, Outgoing, StartError, Started, Want};
 use super::list::{self, Listing};
 use super::{OnDown, ServerSettings, Transport};
@@ -57,21 +58,25 @@ pub struct TargetStatus {
 pub struct Server {
     settings: Arc<ServerSettings>,
     connector: Arc<dyn Connector>,
-    tasks: Tasks,
+    pub(super) lease: Arc<Lease>,
+    pub(super) tasks: Tasks,
     starts: Arc<Semaphore>,
-    status: watch::Sender<TargetStatus>,
+    pub(super) status: watch::Sender<TargetStatus>,
     news: watch::Sender<u64>,
     hidden: AtomicBool,
+    pub(super) started: AtomicBool,
     /// One principal alone is granted it.
-    sole: AtomicBool,
+    pub(super) sole: AtomicBool,
+    /// The list must be read over another connection than the one that has become a principal's own.
+    pub(super) apart: Notify,
     /// The whole set is being closed: nothing is started again.
     stopping: CancellationToken,
     eras: Mutex<Eras>,
     /// The connection the list is read over.
-    catalog: Mutex<Option<Arc<dyn Link>>>,
+    pub(super) catalog: Mutex<Option<Arc<dyn Link>>>,
     /// The same, until a caller takes it for its own.
-    unowned: Mutex<Option<Arc<dyn Link>>>,
-    slots: Mutex<HashMap<SlotKey, Slot>>,
+    pub(super) unowned: Mutex<Option<Arc<dyn Link>>>,
+    pub(super) slots: Mutex<HashMap<SlotKey, Slot>>,
 }
 
 /// What is known of the eras a server speaks: a set, filled as it is found out (protocol §2.8).
@@ -102,13 +107,13 @@ impl Drop for Tidy<'_> {
 
 /// Whose connection, in which era.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum SlotKey {
+pub(super) enum SlotKey {
     Owner(OwnerKey, Era),
     Principal(PrincipalId, Era),
     Shared,
 }
 
-type Slot = Arc<tokio::sync::Mutex<Option<Arc<dyn Link>>>>;
+pub(super) type Slot = Arc<tokio::sync::Mutex<Option<Arc<dyn Link>>>>;
 
 // === impl Server ===
 
@@ -122,6 +127,7 @@ impl Server {
     ) -> Arc<Self> {
         let status = watch::Sender::new(TargetStatus { phase: Phase::Starting, tools: None });
         Arc::new(Self {
+            lease: Lease::new(settings.name.clone()),
             settings,
             connector,
             tasks,
@@ -129,18 +135,15 @@ impl Server {
             status,
             news,
             hidden: AtomicBool::new(false),
+            started: AtomicBool::new(false),
             sole: AtomicBool::new(false),
+            apart: Notify::new(),
             stopping: CancellationToken::new(),
             eras: Mutex::default(),
             catalog: Mutex::default(),
             unowned: Mutex::default(),
             slots: Mutex::default(),
         })
-    }
-
-    /// Says that one principal alone is granted the server: then the child its list is read from may be that one's own.
-    pub(super) fn set_sole(&self) {
-        self.sole.store(true, Ordering::Release);
     }
 
     /// Returns the server's settings.
@@ -304,6 +307,10 @@ impl Server {
                     () = link.closed().cancelled() => {
                         let words = link.last_words().unwrap_or_else(|| "the connection ended".to_owned());
                         tracing::warn!(server = %self.name(), cause = words, "the server has gone");
+                        return;
+                    }
+                    () = self.apart.notified() => {
+                        tracing::info!(server = %self.name(), "its list is read over a connection of its own from here on");
                         return;
                     }
                     Ok(()) = changes.changed() => tokio::time::sleep(COALESCE).await,

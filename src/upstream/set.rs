@@ -1,12 +1,13 @@
 //! All servers by name, started and stopped together.
 
 use std::ffi::OsString;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 
 use crate::clock::Clock;
-use crate::id::UpstreamName;
+use crate::id::{PrincipalId, UpstreamName};
 use crate::runtime::{Ready, Tasks};
 
 use super::link::Connector;
@@ -16,6 +17,8 @@ use super::{ServerSettings, Transport};
 
 /// How many servers start at once (product §9).
 const STARTS_MAX: usize = 4;
+/// How often a server that was replaced is asked whether its calls are over.
+const PARTING_LOOK: Duration = Duration::from_millis(100);
 
 /// A server's settings cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -26,9 +29,22 @@ pub struct SetError(UpstreamName, String);
 #[derive(Debug)]
 pub struct TargetSet {
     servers: Vec<Arc<Server>>,
-    tasks: Tasks,
-    news: watch::Sender<u64>,
+    yard: Arc<Yard>,
 }
+
+/// What a set and those that follow it share.
+#[derive(Debug)]
+struct Yard {
+    tasks: Tasks,
+    clock: Clock,
+    base_env: Arc<[(OsString, OsString)]>,
+    starts: Arc<Semaphore>,
+    news: watch::Sender<u64>,
+    /// Servers of earlier sets that are not needed any more and have calls to finish.
+    parting: Mutex<Vec<Weak<Server>>>,
+}
+
+// === impl TargetSet ===
 
 impl TargetSet {
     /// Builds every server; nothing is started. `base_env` is the gateway's own environment, as `config` has read it.
@@ -41,41 +57,85 @@ impl TargetSet {
         clock: &Clock,
         base_env: &Arc<[(OsString, OsString)]>,
     ) -> Result<Self, SetError> {
-        let news = watch::Sender::new(0);
-        let starts = Arc::new(Semaphore::new(STARTS_MAX));
-        let servers = settings
-            .iter()
-            .map(|settings| {
-                let settings = Arc::new(settings.clone());
-                let connector: Arc<dyn Connector> = match settings.transport {
-                    Transport::Http { .. } => super::http::connector(Arc::clone(&settings), tasks.clone()),
-                    Transport::Stdio { .. } => Arc::new(StdioConnector::new(
-                        Arc::clone(&settings),
-                        tasks.clone(),
-                        clock.clone(),
-                        BaseEnv(Arc::clone(base_env)),
-                    )),
-                };
-                Ok(Server::new(settings, connector, tasks.clone(), Arc::clone(&starts), news.clone()))
-            })
-            .collect::<Result<_, _>>()?;
-        Ok(Self { servers, tasks: tasks.clone(), news })
+        let yard = Yard::new(tasks.clone(), clock.clone(), Arc::clone(base_env), watch::Sender::new(0));
+        let servers = settings.iter().map(|settings| yard.build(settings)).collect::<Result<_, _>>()?;
+        Ok(Self { servers, yard: Arc::new(yard) })
     }
 
     /// Makes a set of servers that are built already.
     #[cfg(test)]
-    pub(super) const fn of(servers: Vec<Arc<Server>>, tasks: Tasks, news: watch::Sender<u64>) -> Self {
-        Self { servers, tasks, news }
+    pub(super) fn of(servers: Vec<Arc<Server>>, tasks: Tasks, news: watch::Sender<u64>) -> Self {
+        Self { servers, yard: Arc::new(Yard::new(tasks, Clock::manual(), Arc::from([]), news)) }
     }
 
-    /// Starts the servers that somebody is granted, by how many principals; a required one holds readiness back until it has answered a list [OPS-4].
+    /// Builds the set that follows this one. A server whose settings are the same is the same, with its connections and
+    /// children; one whose settings have changed is a new one that shows the old one's list until it has its own. Nothing
+    /// is started or ended.
+    ///
+    /// # Errors
+    /// [`SetError`].
+    pub fn follow(
+        &self,
+        settings: &[ServerSettings],
+        grants: impl Fn(&UpstreamName) -> usize,
+    ) -> Result<Self, SetError> {
+        let next = |settings: &ServerSettings| {
+            let granted = grants(&settings.name) > 0;
+            match self.get(&settings.name) {
+                Some(old) if old.settings() == settings && (granted || !old.is_started()) => Ok(Arc::clone(old)),
+                Some(old) if granted => {
+                    let new = self.yard.build(settings)?;
+                    new.inherit(old);
+                    Ok(new)
+                }
+                Some(_) | None => self.yard.build(settings),
+            }
+        };
+        let servers = settings.iter().map(next).collect::<Result<_, _>>()?;
+        Ok(Self { servers, yard: Arc::clone(&self.yard) })
+    }
+
+    /// Ends the servers that `next` does not have: at once where the server is gone, or granted to nobody; when its last
+    /// call is over where it is another one now.
+    pub fn retire(self: Arc<Self>, next: &Self) {
+        let whole = Arc::downgrade(&self);
+        for old in self.servers.iter().filter(|old| old.is_started()) {
+            let now = next.get(old.name());
+            if now.is_some_and(|now| Arc::ptr_eq(now, old)) {
+                continue;
+            }
+            let replaced = now.is_some_and(|now| now.is_started());
+            let mut parting = self.yard.parting.lock().unwrap_or_else(PoisonError::into_inner);
+            parting.retain(|one| one.strong_count() > 0);
+            parting.push(Arc::downgrade(old));
+            drop(parting);
+            let (old, whole) = (Arc::clone(old), Weak::clone(&whole));
+            self.yard.tasks.spawn("end a server that is not needed any more", async move {
+                if replaced {
+                    finished(&old, &whole).await;
+                }
+                old.close().await;
+                tracing::info!(server = %old.name(), replaced, "the server of before the reload has ended");
+            });
+        }
+    }
+
+    /// Closes the connections of principals to whom their server is not granted any more.
+    pub fn revoke(&self, granted: impl Fn(&PrincipalId, &UpstreamName) -> bool) {
+        for server in self.servers.iter().filter(|server| server.is_started()) {
+            server.keep_connections(|principal| granted(principal, server.name()));
+        }
+    }
+
+    /// Starts the servers that somebody is granted, by how many principals, and that do not run yet; a required one holds readiness back until it has answered a list [OPS-4].
     pub fn start(&self, grants: impl Fn(&UpstreamName) -> usize, ready: &Ready) {
         for server in self.servers.iter().filter(|server| grants(server.name()) > 0) {
-            if grants(server.name()) == 1 {
-                server.set_sole();
+            server.set_sole(grants(server.name()) == 1);
+            if !server.begin() {
+                continue;
             }
             let latch = server.settings().required.then(|| ready.latch(server.name().as_str()));
-            self.tasks.spawn("supervise a server", Arc::clone(server).supervise(latch));
+            self.yard.tasks.spawn("supervise a server", Arc::clone(server).supervise(latch));
         }
     }
 
@@ -93,11 +153,50 @@ impl TargetSet {
     /// Counts what has happened to any server: a new list, a start, a loss.
     #[must_use]
     pub fn news(&self) -> watch::Receiver<u64> {
-        self.news.subscribe()
+        self.yard.news.subscribe()
     }
 
     /// Ends every connection and child in order.
     pub async fn close(&self) {
-        futures_util::future::join_all(self.servers.iter().map(|server| server.close())).await;
+        let parting: Vec<Arc<Server>> = {
+            let parting = self.yard.parting.lock().unwrap_or_else(PoisonError::into_inner);
+            parting.iter().filter_map(Weak::upgrade).collect()
+        };
+        futures_util::future::join_all(self.servers.iter().chain(&parting).map(|server| server.close())).await;
+    }
+}
+
+// === impl Yard ===
+
+impl Yard {
+    fn new(tasks: Tasks, clock: Clock, base_env: Arc<[(OsString, OsString)]>, news: watch::Sender<u64>) -> Self {
+        Self { tasks, clock, base_env, starts: Arc::new(Semaphore::new(STARTS_MAX)), news, parting: Mutex::default() }
+    }
+
+    fn build(&self, settings: &ServerSettings) -> Result<Arc<Server>, SetError> {
+        let settings = Arc::new(settings.clone());
+        let connector: Arc<dyn Connector> = match settings.transport {
+            Transport::Http { .. } => super::http::connector(Arc::clone(&settings), self.tasks.clone()),
+            Transport::Stdio { .. } => Arc::new(StdioConnector::new(
+                Arc::clone(&settings),
+                self.tasks.clone(),
+                self.clock.clone(),
+                BaseEnv(Arc::clone(&self.base_env)),
+            )),
+        };
+        Ok(Server::new(settings, connector, self.tasks.clone(), Arc::clone(&self.starts), self.news.clone()))
+    }
+}
+
+/// Waits until nobody can call the server any more and nobody's call is under way; a call has an end [LIM-4].
+async fn finished(server: &Server, whole: &Weak<TargetSet>) {
+    let limit = server.settings().tool_max.max(server.settings().tool_timeout);
+    let calls = async {
+        while whole.strong_count() > 0 || server.is_leased() {
+            tokio::time::sleep(PARTING_LOOK).await;
+        }
+    };
+    if tokio::time::timeout(limit, calls).await.is_err() {
+        tracing::warn!(server = %server.name(), "a call is cut off: it has outlived the longest time of one");
     }
 }

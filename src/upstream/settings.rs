@@ -10,7 +10,7 @@ use crate::id::UpstreamName;
 use crate::secret::Secret;
 
 /// One `[[mcp.servers]]` entry.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
     /// Its name.
     pub name: UpstreamName,
@@ -39,7 +39,7 @@ pub struct ServerSettings {
 }
 
 /// How a server is reached.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Transport {
     /// A Streamable HTTP server.
     Http {

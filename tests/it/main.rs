@@ -18,6 +18,8 @@ mod ids;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
+mod reload;
+#[cfg(test)]
 mod start_stop;
 #[cfg(test)]
 mod stdio;

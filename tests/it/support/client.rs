@@ -67,6 +67,10 @@ impl Client {
     }
 
     async fn send(&self, verb: &str, more: &[(&str, String)], body: &str) -> (Wire, Head) {
+        self.sends(verb, more, body).await.expect("no response")
+    }
+
+    async fn sends(&self, verb: &str, more: &[(&str, String)], body: &str) -> Option<(Wire, Head)> {
         let mut wire = Wire::new(TcpStream::connect(self.addr).await.unwrap());
         let mut text = format!("{verb} {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.path, self.addr);
         let mut field = |name: &str, value: &str| text.push_str(&format!("{name}: {value}\r\n"));
@@ -88,8 +92,8 @@ impl Client {
         text.push_str("\r\n");
         text.push_str(body);
         assert!(wire.write(text.as_bytes()).await);
-        let head = wire.head().await.expect("no response");
-        (wire, head)
+        let head = wire.head().await?;
+        Some((wire, head))
     }
 
     /// Posts a body.
@@ -126,6 +130,14 @@ impl Client {
     /// Calls a tool with arguments and returns the answer.
     pub(crate) async fn call_with(&self, name: &str, arguments: &str) -> Answer {
         self.call("1", name, "", &format!(r#""arguments":{arguments}"#)).await
+    }
+
+    /// Calls a tool; `None` if the connection ends without an answer.
+    pub(crate) async fn tries(&self, name: &str) -> Option<Answer> {
+        let members = format!(r#""name":{},"arguments":{{}}"#, quoted(name));
+        let (wire, head) =
+            self.sends("POST", &self.fields("tools/call", Some(name)), &self.body("1", "tools/call", "", &members)).await?;
+        Some(answer(wire, &head).await)
     }
 
     /// Lists the tools, as definitions.

@@ -115,6 +115,14 @@ impl Gateway {
         let folder = folder();
         let text = format!("[listen]\nhttp = \"{http}\"\nadmin = \"127.0.0.1:0\"\nauth = \"none\"\n{rest}");
         std::fs::write(folder.join("portcullis.toml"), text).unwrap();
+        Self::try_start_at(env, folder).await
+    }
+
+    /// The same with the `portcullis.toml` of a folder, which goes away with it.
+    pub(crate) async fn try_start_at(
+        env: &[(&str, &Path)],
+        folder: PathBuf,
+    ) -> Result<Self, (Option<i32>, String)> {
         let mut child = Command::new(env!("CARGO_BIN_EXE_portcullis"))
             .args(["serve", "--config"])
             .arg(folder.join("portcullis.toml"))
@@ -161,8 +169,22 @@ impl Gateway {
 
     /// Asks it to end.
     pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Asks it to read its configuration again.
+    pub(crate) fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
+    fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap();
-        kill_process(pid, Signal::TERM).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Where its configuration stands.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Ends it at once, without a chance to tidy up.
@@ -171,16 +193,16 @@ impl Gateway {
     }
 
     /// Waits for a line of its talk.
-    pub(crate) async fn says(&mut self, words: &str) {
+    pub(crate) async fn says(&mut self, words: &str) -> String {
         let reading = async {
             while let Some(line) = self.talk.next_line().await.unwrap() {
                 if line.contains(words) {
-                    return;
+                    return line;
                 }
             }
             panic!("it ended without '{words}'");
         };
-        within_deadline(words, reading).await;
+        within_deadline(words, reading).await
     }
 
     /// Waits for its end; returns the exit code.

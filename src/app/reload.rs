@@ -1,0 +1,261 @@
+//! A changed configuration is put in force while everything runs [CFG-4].
+//!
+//! Not for: what a configuration means (`config`), or what a reload takes away (`gateway`, `upstream`, `session`).
+//! Invariants: a new whole is built beside the old one and is good before anything of the old one is touched; the log
+//! names what has changed and never a value.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::Signal;
+use tokio::time::MissedTickBehavior;
+
+use crate::config::{self, Diagnostic, Inputs, Loaded, Settings};
+use crate::downstream::{Downstream, DownstreamSettings};
+use crate::gateway::{Auth, Changes, Gateway, GatewaySettings};
+use crate::id::UpstreamName;
+use crate::runtime::{Ready, Tasks};
+use crate::telemetry::LogSettings;
+
+/// The pause between two looks at the files.
+const LOOK_PAUSE: Duration = Duration::from_secs(2);
+/// How long files must stay as they are before they are read: some editors write a file in pieces.
+const STILL: Duration = Duration::from_millis(250);
+/// How often they may change within that time, until they are read as they are.
+const RESTLESS_MAX: usize = 4;
+
+/// What of a configuration is taken at the start alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    downstream: DownstreamSettings,
+    admin: Vec<SocketAddr>,
+    log: LogSettings,
+}
+
+/// Looks at the files of the configuration, and puts what is new in force.
+#[derive(Debug)]
+pub(super) struct Reloader {
+    pub(super) inputs: Inputs,
+    pub(super) kept: Kept,
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) downstream: Downstream<Gateway>,
+    pub(super) tasks: Tasks,
+    /// What was said last of files that can be used.
+    doubtful: Vec<Diagnostic>,
+    /// What was said last of files that cannot be used.
+    refused: Vec<Diagnostic>,
+    /// What was said last of what is taken at the start alone.
+    waiting: Vec<&'static str>,
+}
+
+/// Counts to how many principals each server is granted.
+pub(super) fn grants(settings: &GatewaySettings) -> BTreeMap<UpstreamName, usize> {
+    let mut granted = BTreeMap::new();
+    for server in settings.principals.iter().flat_map(|one| one.granted.iter()) {
+        *granted.entry(server.clone()).or_default() += 1;
+    }
+    granted
+}
+
+// === impl Kept ===
+
+impl Kept {
+    pub(super) fn of(settings: &Settings) -> Self {
+        Self { downstream: settings.downstream.clone(), admin: settings.admin.clone(), log: settings.log.clone() }
+    }
+
+    /// Names what is otherwise in new settings, as the file spells it.
+    fn differences(&self, new: &Self) -> Vec<&'static str> {
+        let (one, two) = (&self.downstream, &new.downstream);
+        let limits = |of: &DownstreamSettings| {
+            let sizes = [of.body_bytes_max, of.header_bytes_max, of.headers_max, of.connections_max];
+            (sizes, of.sessions_max, of.sessions_per_principal_max, of.session_idle, of.keep_alive)
+        };
+        let different = [
+            (one.addresses != two.addresses || one.sockets != two.sockets, "listen.http"),
+            (one.tls != two.tls, "listen.tls_cert and tls_key"),
+            (one.allowed_hosts != two.allowed_hosts, "listen.allowed_hosts"),
+            (one.allowed_origins != two.allowed_origins, "listen.allowed_origins"),
+            (self.admin != new.admin, "listen.admin and health"),
+            (limits(one) != limits(two), "limits"),
+            (self.log != new.log || one.access != two.access, "log"),
+        ];
+        different.into_iter().filter_map(|(different, key)| different.then_some(key)).collect()
+    }
+}
+
+// === impl Reloader ===
+
+impl Reloader {
+    pub(super) const fn new(
+        inputs: Inputs,
+        kept: Kept,
+        gateway: Arc<Gateway>,
+        downstream: Downstream<Gateway>,
+        tasks: Tasks,
+    ) -> Self {
+        Self { inputs, kept, gateway, downstream, tasks, doubtful: Vec::new(), refused: Vec::new(), waiting: Vec::new() }
+    }
+
+    /// Looks every 2 s, and at once when SIGHUP comes; ends with the tasks.
+    pub(super) async fn run(mut self, mut hangup: Option<Signal>) {
+        let mut ticks = tokio::time::interval(LOOK_PAUSE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let asked = tokio::select! {
+                _ = ticks.tick() => false,
+                () = heard(&mut hangup) => true,
+            };
+            // What cannot be used is read again each time: what is wrong with it may lie in a file that is not looked at.
+            if asked || !self.refused.is_empty() || self.changed().await {
+                let Some(read) = self.read().await else { return };
+                self.take(read, asked);
+            }
+        }
+    }
+
+    /// Says whether a file holds something else, once they are still.
+    async fn changed(&self) -> bool {
+        let mut before = self.look(&self.inputs).await;
+        if before == self.inputs {
+            return false;
+        }
+        for _ in 0..RESTLESS_MAX {
+            tokio::time::sleep(STILL).await;
+            let now = self.look(&before).await;
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+        true
+    }
+
+    async fn look(&self, inputs: &Inputs) -> Inputs {
+        let seen = inputs.clone();
+        self.tasks.blocking(move || seen.look()).await.unwrap_or_else(|_| inputs.clone())
+    }
+
+    /// Reads everything; once more if something has changed meanwhile, so that what is taken was there at one moment.
+    /// `None` when the program ends.
+    async fn read(&mut self) -> Option<Result<Loaded, Vec<Diagnostic>>> {
+        let mut inputs = self.inputs.clone();
+        let read = move || {
+            for _ in 0..RESTLESS_MAX {
+                let loaded = config::reload(&mut inputs, &config::process_env);
+                if inputs.look() == inputs {
+                    return (inputs, loaded);
+                }
+            }
+            let loaded = config::reload(&mut inputs, &config::process_env);
+            (inputs, loaded)
+        };
+        let (inputs, loaded) = self.tasks.blocking(read).await.ok()?;
+        self.inputs = inputs;
+        Some(loaded.map_err(|found| found.0).and_then(|loaded| {
+            let failed = loaded.expectations.iter().filter(|expectation| !expectation.holds());
+            let failed: Vec<Diagnostic> = failed.map(|expectation| expectation.diagnostic.clone()).collect();
+            if failed.is_empty() { Ok(loaded) } else { Err(failed) }
+        }))
+    }
+
+    /// Puts what was read in force, or says why not.
+    fn take(&mut self, read: Result<Loaded, Vec<Diagnostic>>, asked: bool) {
+        let loaded = match read {
+            Ok(loaded) => loaded,
+            Err(found) => return self.refuse(found, asked),
+        };
+        self.refused.clear();
+        let new = Kept::of(&loaded.settings);
+        let waiting = self.kept.differences(&new);
+        if waiting != self.waiting {
+            let keys = waiting.join(", ");
+            tracing::warn!(keys, "what has changed here is taken at the next start; until then it stays as it was");
+            self.waiting = waiting;
+        }
+        for warning in loaded.warnings.iter().filter(|warning| !self.doubtful.contains(warning)) {
+            say(warning, "the new configuration is doubtful");
+        }
+        self.doubtful = loaded.warnings;
+        let old = Arc::clone(self.gateway.snapshot().settings());
+        let settings = loaded.settings.gateway;
+        if settings.auth == Auth::None && old.auth != Auth::None && self.kept.downstream.addresses != new.downstream.addresses {
+            tracing::error!(
+                "the new configuration is refused: auth = \"none\" is for its own addresses, and those are taken at the \
+                 next start; the one before stays in force"
+            );
+            return;
+        }
+        let changes = Changes::between(&old, &settings);
+        if changes.is_empty() {
+            tracing::info!("the configuration was read again: nothing to change");
+            return;
+        }
+        self.put(settings, &changes);
+    }
+
+    /// Puts new settings in force. From here on nothing fails but what is said to.
+    fn put(&self, settings: GatewaySettings, changes: &Changes) {
+        let granted = grants(&settings);
+        let count = |name: &UpstreamName| granted.get(name).copied().unwrap_or(0);
+        let old = self.gateway.targets();
+        let next = match old.follow(&settings.servers, count) {
+            Ok(next) => Arc::new(next),
+            Err(err) => {
+                tracing::error!(%err, "the new configuration is refused; the one before stays in force");
+                return;
+            }
+        };
+        // Readiness is a gate of the start alone [OPS-4].
+        next.start(count, &Ready::new());
+        let settings = Arc::new(settings);
+        self.gateway.replace(Arc::clone(&settings), Arc::clone(&next));
+        let ended = self.downstream.retain_sessions(|principal, endpoint| self.gateway.serves(principal, endpoint));
+        next.revoke(|principal, server| {
+            settings.principals.iter().any(|one| one.id == *principal && one.granted.contains(server))
+        });
+        old.retire(&next);
+        tracing::info!(
+            servers = %changes.servers,
+            principals = %changes.principals,
+            keys = changes.keys.join(", "),
+            sessions_ended = ended,
+            "the new configuration is in force"
+        );
+    }
+
+    /// Says what is wrong, once; the state before stays.
+    fn refuse(&mut self, found: Vec<Diagnostic>, asked: bool) {
+        if found == self.refused && !asked {
+            return;
+        }
+        for diagnostic in &found {
+            say(diagnostic, "the new configuration is refused");
+        }
+        tracing::error!(problems = found.len(), "the configuration of before stays in force");
+        self.refused = found;
+    }
+}
+
+/// Writes one problem with its place. A diagnostic holds no secret.
+fn say(diagnostic: &Diagnostic, words: &str) {
+    let (file, line) = diagnostic.place.as_ref().map_or_else(Default::default, |place| {
+        (place.path.display().to_string(), place.line)
+    });
+    let Diagnostic { key, message: why, help, .. } = diagnostic;
+    let help = help.as_deref().unwrap_or_default();
+    match diagnostic.severity {
+        config::Severity::Error => tracing::error!(file, line, key, why, help, "{words}"),
+        config::Severity::Warning => tracing::warn!(file, line, key, why, help, "{words}"),
+    }
+}
+
+/// Waits for the signal, where there is one.
+async fn heard(signal: &mut Option<Signal>) {
+    let Some(listening) = signal else { return std::future::pending().await };
+    if listening.recv().await.is_none() {
+        *signal = None;
+    }
+}

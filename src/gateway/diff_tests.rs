@@ -1,0 +1,68 @@
+//! What a reload says of itself: names, and never a value [CFG-4].
+
+use std::path::Path;
+
+use super::Changes;
+use crate::gateway::GatewaySettings;
+
+/// Reads a configuration as `config` does; the floor above, for tests alone, is the one maker of whole settings.
+fn settings(text: &str) -> GatewaySettings {
+    let listen = "[listen]\nauth = \"keys\"\n";
+    let loaded = crate::config::load_text(Path::new("test.toml"), &format!("{listen}{text}"), &|_| Some("canary".into()));
+    loaded.unwrap_or_else(|found| panic!("{found}")).settings.gateway
+}
+
+fn key(letter: char) -> String {
+    std::iter::repeat_n(letter, 64).collect()
+}
+
+fn server(name: &str, more: &str) -> String {
+    format!("[[mcp.servers]]\nname = \"{name}\"\ncommand = \"true\"\n{more}\n")
+}
+
+fn principal(name: &str, key_letter: char, more: &str) -> String {
+    format!("[principals.{name}]\napi_keys = [{{ sha256 = \"{}\" }}]\n{more}\n", key(key_letter))
+}
+
+const BUNDLES: &str = "[mcp_bundles.one]\nservers = [\"a\"]\n[mcp_bundles.two]\nservers = [\"a\", \"b\"]\n\
+                       [policies.p]\nexcluded_tools = [\"a__x\"]\n";
+
+#[test]
+fn the_same_is_no_change() {
+    let text = [server("a", ""), server("b", ""), BUNDLES.to_owned(), principal("ann", '1', "policy = \"p\"")].concat();
+    assert!(Changes::between(&settings(&text), &settings(&text)).is_empty());
+}
+
+#[test]
+fn what_came_changed_and_went_is_named() {
+    let old = [
+        server("a", "env = { KEY = \"${env:KEY}\" }"),
+        server("b", ""),
+        BUNDLES.to_owned(),
+        principal("ann", '1', "mcp_bundles = [\"one\"]"),
+        principal("bob", '2', ""),
+        principal("eve", '3', ""),
+    ];
+    let new = [
+        server("a", "env = { KEY = \"canary-2\" }"),
+        server("c", ""),
+        BUNDLES.replace("\"b\"", "\"c\""),
+        principal("ann", '1', "mcp_bundles = [\"two\"]\npolicy = \"p\""),
+        principal("bob", '4', ""),
+        principal("fay", '5', ""),
+    ];
+    let changes = Changes::between(&settings(&old.concat()), &settings(&new.concat()));
+    assert_eq!(changes.servers.to_string(), "+c ~a -b");
+    assert_eq!(changes.principals.to_string(), "+fay ~ann (policy, servers) ~bob (keys) -eve");
+    assert!(changes.keys.is_empty());
+    assert!(!format!("{changes:?}").contains("canary"));
+}
+
+#[test]
+fn keys_of_the_file_and_the_order_count() {
+    let old = [server("a", ""), server("b", "")].concat();
+    let new = ["[mcp]\nfirst_list_wait_secs = 1\n".to_owned(), server("b", ""), server("a", "")].concat();
+    let changes = Changes::between(&settings(&old), &settings(&new));
+    assert_eq!(changes.keys, ["mcp.first_list_wait_secs", "the order of mcp.servers"]);
+    assert_eq!(changes.servers.to_string(), "as before");
+}
