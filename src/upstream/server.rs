@@ -310,8 +310,11 @@ impl Server {
                         return;
                     }
                     () = self.apart.notified() => {
-                        tracing::info!(server = %self.name(), "its list is read over a connection of its own from here on");
-                        return;
+                        // It may have been said twice before this connection was opened.
+                        if self.lists_over_an_owned_one() {
+                            tracing::info!(server = %self.name(), "its list gets a connection of its own");
+                            return;
+                        }
                     }
                     Ok(()) = changes.changed() => tokio::time::sleep(COALESCE).await,
                     () = expired => {}

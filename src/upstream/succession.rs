@@ -8,7 +8,7 @@ use crate::exchange::OwnerKey;
 use crate::id::PrincipalId;
 
 use super::lease::Lease;
-use super::server::{Server, SlotKey};
+use super::server::{Server, Slot, SlotKey};
 
 impl Server {
     /// Marks the server as started; `false` if it was already.
@@ -44,11 +44,21 @@ impl Server {
             return;
         }
         // What one principal does to its child must not be everybody's list from here on.
-        let spare = self.unowned.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let listed = self.catalog.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if listed && spare.is_none() && !self.is_http() {
+        drop(self.unowned.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if !self.is_http() && self.lists_over_an_owned_one() {
             self.apart.notify_one();
         }
+    }
+
+    /// Says whether the connection that the list is read over belongs to somebody, or may be on the way to.
+    pub(super) fn lists_over_an_owned_one(&self) -> bool {
+        let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(catalog) = catalog else { return false };
+        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let owned = |slot: &Slot| {
+            slot.try_lock().map_or(true, |held| held.as_ref().is_some_and(|link| Arc::ptr_eq(link, &catalog)))
+        };
+        slots.values().any(owned)
     }
 
     /// Closes the connections of those principals that may not keep them.

@@ -117,7 +117,10 @@ async fn nobody_loses_a_call() {
     done.store(true, Ordering::SeqCst);
     within_deadline("the clients", tasks.wait()).await;
     assert_eq!(tasks.panics(), 0, "a client has lost a call");
-    assert_eq!(child.pids(), pids, "an unchanged server was started again");
+    // When a second principal is granted it, its list is read from a child of its own from then on; no other is started.
+    let now = child.pids();
+    assert!(now.starts_with(&pids) && now.len() <= pids.len() + 1, "an unchanged server was started again: {now:?}");
+    assert!(pids.iter().all(|pid| crate::support::lives(*pid)), "an unchanged server was ended");
 
     let more = text(200).replace("[mcp_bundles.few]\nservers = [\"stay\"]", "[mcp_bundles.few]\nservers = [\"stay\", \"child\"]");
     gateway.reload(&more).await;
@@ -181,10 +184,10 @@ async fn a_policy_hides_for_list_and_call_alike() {
         let mut streams = [ann.listen().await, bob.listen().await];
         put(gateway.folder(), "policies/narrow.toml", &format!("# {turn}\nexcluded_tools = [\"up__b\"]\n"));
         gateway.says(IN_FORCE).await;
+        assert!(within_deadline("a list change", streams[0].next()).await.unwrap().contains("list_changed"));
         assert_eq!(ann.names().await, ["up__a"]);
         assert_eq!(ann.call_with("up__b", "{}").await.code(), -32602);
         assert!(bob.call_with("up__b", "{}").await.is_result());
-        assert!(within_deadline("a list change", streams[0].next()).await.unwrap().contains("list_changed"));
         put(gateway.folder(), "policies/narrow.toml", "");
         gateway.says(IN_FORCE).await;
         assert!(ann.call_with("up__b", "{}").await.is_result());
