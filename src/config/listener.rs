@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::Uri;
 
+use crate::codes::Code;
 use crate::downstream::{AccessLog, DownstreamSettings};
 use crate::gateway::Auth;
 use crate::telemetry::{LogFormat, LogSettings};
@@ -60,7 +61,7 @@ pub(super) fn auth<'a>(table: Option<&Table<'a>>) -> AuthKey<'a> {
     let Some(words) = value.one_or_more() else { return AuthKey::Wrong };
     let later = |word: &str| matches!(word, "jwt" | "mtls");
     for (word, item) in words.iter().filter(|(word, _)| later(word)) {
-        item.error(format!("\"{word}\" is not supported in this version"));
+        item.error_of(Code::Later, format!("\"{word}\" is not supported in this version"), None);
     }
     match words.as_slice() {
         [] => {
@@ -72,7 +73,7 @@ pub(super) fn auth<'a>(table: Option<&Table<'a>>) -> AuthKey<'a> {
             .choice(&[("keys", Auth::Keys), ("none", Auth::None)])
             .map_or(AuthKey::Wrong, |auth| AuthKey::Given(auth, value.clone())),
         _ => {
-            value.error("several ways at once are not supported in this version");
+            value.error_of(Code::Later, "several ways at once are not supported in this version", None);
             AuthKey::Wrong
         }
     }
@@ -125,7 +126,7 @@ fn addresses(value: &Value<'_>, taken: &mut BTreeSet<SocketAddr>) -> Option<Vec<
     }
     for (text, item) in items {
         if text.starts_with("unix:") {
-            item.error("unix sockets are not supported in this version");
+            item.error_of(Code::Later, "unix sockets are not supported in this version", None);
             continue;
         }
         let port = text.strip_prefix("localhost:").and_then(|port| port.parse::<u16>().ok());

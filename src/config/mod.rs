@@ -10,6 +10,7 @@ mod keys;
 mod listener;
 mod load;
 mod mask;
+mod places;
 mod policy;
 mod reader;
 mod upstream;
@@ -19,6 +20,7 @@ mod tests;
 
 pub use error::{Color, Diagnostic, Diagnostics, Place, Severity, render};
 pub use load::{Loaded, Settings, load, load_text};
+pub use places::{BundlePlace, Connection, Places, PolicyPlace, PrincipalPlace, ServerPlace, ServerUse, Spot};
 pub use policy::{ExpectationResult, check_policy_file};
 
 /// Reads the environment of the process, for `${env:NAME}`.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Uri};
 
+use crate::codes::Code;
 use crate::id::UpstreamName;
 use crate::policy::EmptyAllow;
 use crate::secret::Secret;
@@ -15,6 +16,7 @@ use crate::wire::mcp::{Era, ProtocolVersion};
 
 use super::expand::{Expander, REFERENCE_HELP, Template, reference_in};
 use super::keys;
+use super::places::{ServerPlace, ServerUse};
 use super::reader::{Table, Value, nearest};
 
 /// Headers that the gateway sets itself, or that belong to one hop.
@@ -48,6 +50,8 @@ pub(super) struct Servers {
     pub(super) usable: Vec<ServerSettings>,
     /// Those with a missing secret, and why.
     pub(super) disabled: Vec<(UpstreamName, String)>,
+    /// Where each stands.
+    pub(super) places: Vec<ServerPlace>,
     /// Every name in the file, even of a server that is switched off or wrong.
     pub(super) known: Known,
 }
@@ -151,10 +155,10 @@ pub(super) fn mcp(table: Option<&Table<'_>>, servers: &Servers) -> Mcp {
 }
 
 /// Reads `[[mcp.servers]]`.
-pub(super) fn servers(table: Option<&Table<'_>>, live: bool, expander: &Expander<'_>) -> Servers {
+pub(super) fn servers(section: Option<&Table<'_>>, live: bool, expander: &Expander<'_>) -> Servers {
     let mut servers = Servers::default();
     let mut slugs = BTreeMap::new();
-    let Some(list) = table.and_then(|table| table.get("servers")).and_then(|value| value.list()) else {
+    let Some(list) = section.and_then(|table| table.get("servers")).and_then(|value| value.list()) else {
         return servers;
     };
     for table in list.iter().filter_map(Value::table) {
@@ -170,12 +174,20 @@ pub(super) fn servers(table: Option<&Table<'_>>, live: bool, expander: &Expander
         let Some(name) = name.clone().or_else(|| UpstreamName::new("unnamed").ok()) else { continue };
         let transport = transport.unwrap_or_else(nowhere);
         let settings = entry.settings(&table, ServerSettings::new(name.clone(), transport));
-        match entry.missing {
-            _ if !usable => {}
-            Some(why) => servers.disabled.push((name, why)),
-            None if entry.live => servers.usable.push(settings),
-            None => {}
-        }
+        let usage = match entry.missing {
+            _ if !usable => continue,
+            Some(why) => {
+                servers.disabled.push((name.clone(), why.clone()));
+                ServerUse::Disabled(why)
+            }
+            None if entry.live => {
+                servers.usable.push(settings);
+                ServerUse::Usable
+            }
+            None if live => ServerUse::Off(table.key_spot("enabled")),
+            None => ServerUse::Off(section.map_or_else(|| table.spot(), |section| section.key_spot("enabled"))),
+        };
+        servers.places.push(ServerPlace { name, at: table.key_spot("name"), usage });
     }
     servers
 }
@@ -221,7 +233,7 @@ impl Entry<'_> {
         let http = match table.get("transport") {
             Some(value) => match value.text()? {
                 "sse" => {
-                    value.error("\"sse\" is not supported in this version");
+                    value.error_of(Code::Later, "\"sse\" is not supported in this version", None);
                     return None;
                 }
                 _ => value.choice(&[("http", true), ("stdio", false)])?,
@@ -366,7 +378,7 @@ impl Entry<'_> {
 
     fn disable(&mut self, value: &Value<'_>, why: String) {
         if self.required {
-            value.error(format!("required server '{}' cannot start: {why}", self.name));
+            value.error_of(Code::Secret, format!("required server '{}' cannot start: {why}", self.name), None);
         } else {
             value.survivable(format!("server '{}' is disabled: {why}", self.name));
         }

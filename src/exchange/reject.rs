@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use crate::codes::Code;
 use crate::policy::Denial;
 
 /// What kind of refusal this is. Closed: a new kind must be answered in `downstream::respond`.
@@ -91,6 +92,25 @@ impl From<Denial> for ReasonCode {
     }
 }
 
+impl ReasonCode {
+    /// Returns the code that a person can look up [OPS-2].
+    #[must_use]
+    pub const fn code(self) -> Code {
+        match self {
+            Self::BadRequest => Code::BadRequest,
+            Self::Draining => Code::Draining,
+            Self::NotAllowed => Code::NotAllowed,
+            Self::Excluded => Code::Excluded,
+            Self::OverLimit => Code::OverLimit,
+            Self::ServerNotGranted => Code::NotGranted,
+            Self::Unauthenticated => Code::Unauthenticated,
+            Self::Unknown => Code::UnknownTool,
+            Self::Upstream => Code::ServerFailed,
+            Self::ServerDown => Code::ServerDown,
+        }
+    }
+}
+
 /// A refusal.
 #[derive(Clone, Debug)]
 pub struct Reject {
@@ -126,6 +146,17 @@ impl Reject {
             public: public.into(),
             detail: detail.into(),
             reason,
+        }
+    }
+
+    /// Returns the code that a person can look up [OPS-2]: the reason's, or more exactly what a server failed in.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match (self.reason, self.kind) {
+            (ReasonCode::Upstream, RejectKind::UpstreamTimeout) => Code::Timeout,
+            // Nothing was sent: there was no server to send it to.
+            (ReasonCode::Upstream, _) if self.retry == Retry::Safe => Code::ServerDown,
+            (reason, _) => reason.code(),
         }
     }
 

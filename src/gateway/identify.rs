@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::catalog::{Mask, Scope, View};
+use crate::catalog::{Catalog, Mask, Scope, View};
 use crate::exchange::{Caller, Endpoint, ReasonCode, Reject, RejectKind};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::Credential;
@@ -38,7 +38,7 @@ impl Identified {
     }
 
     /// Looks the principal up in the snapshot in force. One that is not configured has nothing: fail closed.
-    fn in_snapshot(gateway: &Gateway, principal: PrincipalId) -> Self {
+    pub(super) fn in_snapshot(gateway: &Gateway, principal: PrincipalId) -> Self {
         let snapshot = gateway.snapshot.load_full();
         let audience = snapshot.audience(&principal);
         let mask = visible(gateway, audience.view());
@@ -52,6 +52,10 @@ impl Identified {
 
     pub(super) fn news(&self) -> u64 {
         self.snapshot.news()
+    }
+
+    pub(super) fn catalog(&self) -> &Catalog {
+        self.snapshot.catalog()
     }
 
     pub(super) fn view(&self) -> &View {

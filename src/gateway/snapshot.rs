@@ -82,6 +82,11 @@ impl Snapshot {
         &self.catalog.warnings
     }
 
+    /// Returns every tool of every server.
+    pub(super) const fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
     /// Returns the policies' patterns that match no known tool [CFG-2]; empty until every server has listed.
     #[must_use]
     pub fn unmatched(&self) -> &[String] {
