@@ -186,6 +186,9 @@ codes! {
     Interrupted = "P607", "interrupted",
         "A signal came before the answer. A running call was cancelled at its server.",
         "Run it again.";
+    UnknownServer = "P608", "no such server",
+        "The command names a server that the configuration does not have, or that is switched off there.",
+        "portcullis ls servers shows them.";
 }
 
 // === impl Code ===

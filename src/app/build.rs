@@ -9,6 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admin::Admin;
 use crate::clock::Clock;
+use crate::codes::Code;
 use crate::config::Settings;
 use crate::downstream::Downstream;
 use crate::gateway::Gateway;
@@ -36,6 +37,18 @@ pub enum AppError {
     /// A server's settings cannot be used.
     #[error(transparent)]
     Server(#[from] SetError),
+}
+
+impl AppError {
+    /// Returns the code that a person can look up [OPS-2].
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Bind(..) => Code::Bind,
+            Self::Seal(_) | Self::Signal(_) => Code::Machine,
+            Self::Server(_) => Code::ServerUnusable,
+        }
+    }
 }
 
 /// The application before it runs.

@@ -3,6 +3,8 @@
 //! Not for: arguments or files.
 
 mod build;
+mod local;
 mod serve;
 
 pub use build::{App, AppError, Bound};
+pub use local::{Local, LocalError};

@@ -188,7 +188,7 @@ fn connections(
                 return Connection::Excluded { bundle: bundle.clone(), at };
             }
             let found = find(&place.servers, &server.name);
-            granted = granted.or(found.map(|at| Connection::Granted { bundle: bundle.clone(), at }));
+            granted = granted.or_else(|| found.map(|at| Connection::Granted { bundle: bundle.clone(), at }));
         }
         match granted {
             None => Connection::Missing { at: missing.clone() },
@@ -204,7 +204,7 @@ fn api_keys(table: &Table<'_>, id: &PrincipalId, ring: &mut KeyRing) -> usize {
     let list = table.get("api_keys").and_then(|value| value.list()).unwrap_or_default();
     for entry in &list {
         let Some(table) = entry.table() else { continue };
-        table.keys(&["sha256"], &[]);
+        table.keys(keys::API_KEY, &[]);
         let Some(value) = table.get("sha256") else {
             table.error("a key needs sha256");
             continue;

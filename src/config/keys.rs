@@ -61,6 +61,8 @@ pub(super) const PRINCIPAL: &[&str] = &["api_keys", "mcp_bundles", "policy"];
 pub(super) const PRINCIPAL_LATER: &[&str] =
     &["autonomy", "claims", "external", "interactive", "scopes", "self_start_gap_secs", "trust_task_id"];
 
+pub(super) const API_KEY: &[&str] = &["sha256"];
+
 pub(super) const POLICY: &[&str] = &["allowed_tools", "deny_all_tools", "excluded_tools", "expect"];
 pub(super) const POLICY_LATER: &[&str] = &[
     "allow",

@@ -13,6 +13,7 @@ mod mask;
 mod places;
 mod policy;
 mod reader;
+mod schema;
 mod upstream;
 
 #[cfg(test)]
@@ -22,6 +23,8 @@ pub use error::{Color, Diagnostic, Diagnostics, Place, Severity, render};
 pub use load::{Loaded, Settings, load, load_text};
 pub use places::{BundlePlace, Connection, Places, PolicyPlace, PrincipalPlace, ServerPlace, ServerUse, Spot};
 pub use policy::{ExpectationResult, check_policy_file};
+pub use reader::nearest;
+pub use schema::schema;
 
 /// Reads the environment of the process, for `${env:NAME}`.
 #[must_use]

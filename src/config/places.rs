@@ -39,6 +39,8 @@ pub struct ServerPlace {
     pub name: UpstreamName,
     /// Where its name stands.
     pub at: Spot,
+    /// `stdio` or `http`.
+    pub transport: &'static str,
     /// Whether it can be connected to.
     pub usage: ServerUse,
 }

@@ -331,7 +331,8 @@ impl<'a> Value<'a> {
 }
 
 /// The nearest of some words, if it is near enough to be meant.
-pub(super) fn nearest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
+#[must_use]
+pub fn nearest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
     let distance = |other: &str| strsim::osa_distance(word, other);
     let near = words.iter().copied().min_by_key(|other| distance(other))?;
     (distance(near) <= (word.chars().count() / 3).max(2)).then_some(near)

@@ -211,7 +211,7 @@ fn an_error_reads_like_this() {
     assert_eq!(
         rest,
         [
-            "error: listen.htpp: unknown key",
+            "error[P102]: listen.htpp: unknown key",
             "  |",
             "3 | htpp = \"[hidden]\"",
             "  | ^^^^",

@@ -174,6 +174,10 @@ pub(super) fn servers(section: Option<&Table<'_>>, live: bool, expander: &Expand
         let Some(name) = name.clone().or_else(|| UpstreamName::new("unnamed").ok()) else { continue };
         let transport = transport.unwrap_or_else(nowhere);
         let settings = entry.settings(&table, ServerSettings::new(name.clone(), transport));
+        let kind = match settings.transport {
+            Transport::Http { .. } => "http",
+            Transport::Stdio { .. } => "stdio",
+        };
         let usage = match entry.missing {
             _ if !usable => continue,
             Some(why) => {
@@ -187,7 +191,7 @@ pub(super) fn servers(section: Option<&Table<'_>>, live: bool, expander: &Expand
             None if live => ServerUse::Off(table.key_spot("enabled")),
             None => ServerUse::Off(section.map_or_else(|| table.spot(), |section| section.key_spot("enabled"))),
         };
-        servers.places.push(ServerPlace { name, at: table.key_spot("name"), usage });
+        servers.places.push(ServerPlace { name, at: table.key_spot("name"), transport: kind, usage });
     }
     servers
 }

@@ -83,7 +83,8 @@ impl Snapshot {
     }
 
     /// Returns every tool of every server.
-    pub(super) const fn catalog(&self) -> &Catalog {
+    #[must_use]
+    pub const fn catalog(&self) -> &Catalog {
         &self.catalog
     }
 

@@ -332,16 +332,22 @@ impl Server {
         if same(&self.status.borrow()) {
             return;
         }
-        self.status.send_modify(|status| {
+        self.change(|status| {
             status.phase = Phase::Ready;
             status.tools = Some(Arc::from(listing.tools));
         });
-        self.tell();
     }
 
     fn set_phase(&self, phase: Phase) {
-        self.status.send_modify(|status| status.phase = phase);
-        self.tell();
+        self.change(|status| status.phase = phase);
+    }
+
+    /// Changes the status under the lock of the news: who sees the one and then asks for the other sees both.
+    fn change(&self, change: impl FnOnce(&mut TargetStatus)) {
+        self.news.send_modify(|count| {
+            self.status.send_modify(change);
+            *count += 1;
+        });
     }
 
     fn tell(&self) {

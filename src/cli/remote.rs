@@ -1,0 +1,242 @@
+//! A running gateway, asked over HTTP: what `call --url` and `status` need.
+//!
+//! Not for: being a general client. Invariant: the key goes to the address that was named and nowhere else; no redirect is
+//! followed.
+
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+
+use crate::codes::Code;
+use crate::config;
+use crate::net::{HttpClient, SendError};
+use crate::runtime::Tasks;
+use crate::secret::Secret;
+use crate::wire::jsonrpc::{self, Decoded, ErrorObject, Limits, Message, code, decode};
+use crate::wire::mcp::{ParamValue, STATELESS_LATEST, ToolDefinition, encode_value, name};
+use crate::wire::sse::{self, Decoder};
+
+use super::args::Call;
+use super::call::{definitions, members, progress_words, request, show};
+use super::open::{interrupted, interruption};
+use super::output::{data, line};
+use super::spinner::Label;
+use super::trouble::{Exit, Trouble};
+
+/// Where the key comes from: not from the arguments, which everybody on the machine can read.
+const KEY_VARIABLE: &str = "PORTCULLIS_API_KEY";
+/// The largest answer, in bytes.
+const ANSWER_MAX: usize = 64 << 20;
+const AGENT: &str = concat!("portcullis/", env!("CARGO_PKG_VERSION"));
+
+/// One gateway.
+struct Remote<'r> {
+    url: &'r str,
+    key: Option<HeaderValue>,
+    client: HttpClient,
+}
+
+/// Calls a tool of a running gateway.
+pub(super) async fn call(url: &str, call: &Call) -> Result<Exit, Trouble> {
+    let tasks = Tasks::new();
+    let remote = Remote { url, key: key()?, client: HttpClient::new(&tasks) };
+    let label = Label::new(&format!("waiting for {url}"));
+    let work = async {
+        let tool = remote.tool(&call.tool, &label).await?;
+        let members = members(call, tool.as_ref())?;
+        let arguments = members.split_once("\"arguments\":").map(|(_, arguments)| Bytes::from(arguments.to_owned()));
+        let mut headers = vec![(name::NAME.to_owned(), encode_value(&call.tool).into_owned())];
+        let params = tool.as_ref().and_then(|tool| tool.header_params.as_deref().ok()).unwrap_or_default();
+        for param in params {
+            if let ParamValue::Text(text) = param.value(arguments.as_ref()) {
+                let header = format!("{}{}", name::PARAM_PREFIX, param.header);
+                headers.push((header, encode_value(&text).into_owned()));
+            }
+        }
+        let request = request("tools/call", &members);
+        remote.ask("tools/call", request, &headers, &label, &call.tool).await
+    };
+    let answer = tokio::select! {
+        biased;
+        () = interrupted() => Err(interruption()),
+        answer = label.spin(work) => answer,
+    };
+    tasks.cancel();
+    tasks.wait().await;
+    let response = answer?;
+    match response.error().map(|error| ErrorObject::read(&error)) {
+        Some(error) => {
+            if call.json {
+                data(&[br#"{"error":"#, &response.error().unwrap_or_default()[..], b"}\n"].concat())?;
+            }
+            Err(refused(&error, call))
+        }
+        None => show(call, &response),
+    }
+}
+
+/// Asks a probe; returns status and text.
+pub(super) async fn probe(url: &str) -> Result<(StatusCode, String), Trouble> {
+    let tasks = Tasks::new();
+    let request = Request::builder().method(Method::GET).uri(url).header(USER_AGENT, AGENT).body(Full::default());
+    let request = request.map_err(|err| unreachable(url, &err.to_string()))?;
+    let answer = async {
+        let response = HttpClient::new(&tasks).send(request).await.map_err(|err| failed(url, &err))?;
+        let status = response.status();
+        Ok((status, String::from_utf8_lossy(&collect(url, response).await?).into_owned()))
+    };
+    let answer = tokio::select! {
+        biased;
+        () = interrupted() => Err(interruption()),
+        answer = answer => answer,
+    };
+    tasks.cancel();
+    tasks.wait().await;
+    answer
+}
+
+// === impl Remote ===
+
+impl Remote<'_> {
+    /// Finds a tool's definition in the list, page by page.
+    async fn tool(&self, tool: &str, label: &Label) -> Result<Option<ToolDefinition>, Trouble> {
+        let mut cursor = String::new();
+        loop {
+            let response = self.ask("tools/list", request("tools/list", &cursor), &[], label, tool).await?;
+            let Some(result) = response.result() else { return Ok(None) };
+            if let Some(found) = definitions(&result).into_iter().find(|one| *one.name == *tool) {
+                return Ok(Some(found));
+            }
+            let read: serde_json::Value = serde_json::from_slice(&result).unwrap_or_default();
+            match read.get("nextCursor") {
+                Some(next) if next.is_string() => cursor = format!("\"cursor\":{next}"),
+                Some(_) | None => return Ok(None),
+            }
+        }
+    }
+
+    /// Sends one request of the newest revision and reads its answer, plain or as events.
+    async fn ask(
+        &self,
+        method: &str,
+        body: Bytes,
+        headers: &[(String, String)],
+        label: &Label,
+        tool: &str,
+    ) -> Result<jsonrpc::Response, Trouble> {
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(self.url)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header(USER_AGENT, AGENT)
+            .header(name::PROTOCOL_VERSION, STATELESS_LATEST.as_str())
+            .header(name::METHOD, method);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        if let Some(key) = &self.key {
+            request = request.header(AUTHORIZATION, key);
+        }
+        let request = request.body(Full::new(body)).map_err(|err| unreachable(self.url, &err.to_string()))?;
+        let response = self.client.send(request).await.map_err(|err| failed(self.url, &err))?;
+        let status = response.status();
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let answer = if kind.starts_with("text/event-stream") {
+            self.events(response, label, tool).await?
+        } else {
+            answer(&collect(self.url, response).await?)
+        };
+        answer.ok_or_else(|| {
+            let words = format!("answered HTTP {} without an MCP message", status.as_u16());
+            unreachable(self.url, &words).fix("name the endpoint of a gateway, as http://127.0.0.1:7800/mcp")
+        })
+    }
+
+    async fn events(
+        &self,
+        mut response: Response<Incoming>,
+        label: &Label,
+        tool: &str,
+    ) -> Result<Option<jsonrpc::Response>, Trouble> {
+        let limits = sse::Limits { event_bytes_max: ANSWER_MAX, stream_bytes_max: usize::MAX };
+        let mut decoder = Decoder::new(limits);
+        while let Some(frame) = response.frame().await {
+            let frame = frame.map_err(|err| unreachable(self.url, &err.to_string()))?;
+            let Ok(chunk) = frame.into_data() else { continue };
+            decoder.push(chunk).map_err(|err| unreachable(self.url, &err.to_string()))?;
+            while let Some(event) = decoder.next_event().map_err(|err| unreachable(self.url, &err.to_string()))? {
+                let Some(text) = event.data else { continue };
+                match decode(&text, &Limits::UPSTREAM) {
+                    Ok(Decoded::One(Message::Response(response))) => return Ok(Some(response)),
+                    Ok(Decoded::One(Message::Notification(told))) if told.method == "notifications/progress" => {
+                        label.set(&progress_words(tool, &told.raw));
+                    }
+                    Ok(Decoded::One(Message::Notification(_) | Message::Request(_)) | Decoded::Batch(_)) | Err(_) => {}
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn key() -> Result<Option<HeaderValue>, Trouble> {
+    let Some(key) = config::process_env(KEY_VARIABLE).map(Secret::new) else { return Ok(None) };
+    let bearer = Secret::new(format!("Bearer {}", key.expose()));
+    let mut value = HeaderValue::from_str(bearer.expose()).map_err(|_| {
+        let words = format!("{KEY_VARIABLE} holds a character that no header may hold");
+        Trouble::new(Exit::Usage, Code::BadArgument, words)
+    })?;
+    value.set_sensitive(true);
+    Ok(Some(value))
+}
+
+fn answer(text: &Bytes) -> Option<jsonrpc::Response> {
+    match decode(text, &Limits::UPSTREAM) {
+        Ok(Decoded::One(Message::Response(response))) => Some(response),
+        Ok(Decoded::One(Message::Notification(_) | Message::Request(_)) | Decoded::Batch(_)) | Err(_) => None,
+    }
+}
+
+async fn collect(url: &str, mut response: Response<Incoming>) -> Result<Bytes, Trouble> {
+    let mut body = BytesMut::new();
+    while let Some(frame) = response.frame().await {
+        let frame = frame.map_err(|err| unreachable(url, &err.to_string()))?;
+        if let Ok(data) = frame.into_data() {
+            body.extend_from_slice(&data);
+        }
+        if body.len() > ANSWER_MAX {
+            let words = format!("the answer is larger than {ANSWER_MAX} bytes");
+            return Err(Trouble::new(Exit::Failure, Code::OverLimit, words));
+        }
+    }
+    Ok(body.freeze())
+}
+
+/// What a gateway's refusal means; hidden and unknown tools look alike from here [POL-11].
+fn refused(error: &ErrorObject, call: &Call) -> Trouble {
+    let words = line(&error.message);
+    let (exit, code) = match error.code {
+        code::LIMIT => (Exit::Failure, Code::OverLimit),
+        code::DRAINING => (Exit::NotReady, Code::Draining),
+        code::UNAUTHENTICATED => (Exit::Denied, Code::Unauthenticated),
+        code::INVALID_PARAMS if error.message == "Unknown tool" => (Exit::Denied, Code::UnknownTool),
+        code::INVALID_PARAMS => (Exit::Failure, Code::BadRequest),
+        _ => (Exit::Failure, Code::ServerFailed),
+    };
+    if code == Code::UnknownTool {
+        let words = format!("{words} '{}': it does not exist, or this key may not use it", line(&call.tool));
+        return Trouble::new(exit, code, words).fix("ask who runs the gateway: portcullis explain --as NAME TOOL");
+    }
+    Trouble::new(exit, code, format!("the gateway answered error {}: {words}", error.code.0))
+}
+
+fn failed(url: &str, err: &SendError) -> Trouble {
+    unreachable(url, &err.to_string())
+}
+
+fn unreachable(url: &str, why: &str) -> Trouble {
+    Trouble::new(Exit::Failure, Code::Unreachable, format!("{}: {}", line(url), line(why)))
+}
