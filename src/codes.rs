@@ -232,4 +232,28 @@ mod tests {
         assert_eq!(Code::find("p204"), Some(Code::ServerDown));
         assert_eq!(Code::find("P999"), None);
     }
+
+    /// Every code is given to something: the table has no page that nobody can be sent to.
+    #[test]
+    fn every_code_is_used() {
+        let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+        let mut source = String::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                let path = entry.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if !path.ends_with("codes.rs") && !path.to_string_lossy().ends_with("tests.rs") {
+                    source.push_str(&std::fs::read_to_string(path).unwrap());
+                }
+            }
+        }
+        let used = |code: &Code| {
+            let name = format!("Code::{code:?}");
+            let rest = |at: usize| source[at + name.len()..].chars().next();
+            source.match_indices(&name).any(|(at, _)| !rest(at).is_some_and(char::is_alphanumeric))
+        };
+        let unused: Vec<_> = Code::ALL.iter().filter(|code| !used(code)).collect();
+        assert!(unused.is_empty(), "{unused:?}");
+    }
 }

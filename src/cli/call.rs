@@ -9,6 +9,7 @@ use crate::codes::Code;
 use crate::config::{PrincipalPlace, nearest};
 use crate::exchange::RejectKind;
 use crate::wire::bridge;
+use crate::wire::json;
 use crate::wire::jsonrpc::{ErrorObject, Response};
 use crate::wire::mcp::{
     CAPABILITIES_KEY, CLIENT_INFO_KEY, PROGRESS_TOKEN_KEY, STATELESS_LATEST, ToolDefinition, VERSION_KEY,
@@ -113,16 +114,16 @@ pub(super) fn show(call: &Call, response: &Response) -> Result<Exit, Trouble> {
         let words = format!("the server answered error {}: {}", error.code.0, super::output::line(&error.message));
         return Err(Trouble::new(Exit::Failure, Code::ServerFailed, words));
     };
-    let read: Value = serde_json::from_slice(&result).unwrap_or_default();
     if call.json {
         data(&[&one_line(&result)[..], b"\n"].concat())?;
     } else {
-        data(text_of(&read).as_bytes())?;
+        data(text_of(&result).as_bytes())?;
     }
-    if read.get("resultType").and_then(Value::as_str) == Some("input_required") {
+    let says = |key, value: &str| member(&result, key).is_some_and(|raw| raw.get() == value);
+    if says("resultType", "\"input_required\"") {
         return Err(Trouble::new(Exit::Failure, Code::AsksBack, format!("'{}' asks for more input", call.tool)));
     }
-    if read.get("isError") == Some(&Value::Bool(true)) {
+    if says("isError", "true") {
         return Err(Trouble::new(Exit::Failure, Code::ToolError, format!("'{}' reports an error", call.tool)));
     }
     Ok(Exit::Ok)
@@ -137,19 +138,28 @@ fn one_line(result: &Bytes) -> Bytes {
     Bytes::from(result.iter().copied().map(|byte| if byte == b'\n' { b' ' } else { byte }).collect::<Vec<_>>())
 }
 
+fn member<'r>(result: &'r Bytes, key: &'static str) -> Option<&'r RawValue> {
+    json::members(result).ok()?.get(key).ok()?
+}
+
 /// The content for a person: texts as they are, a line for everything else.
-fn text_of(result: &Value) -> String {
-    let content = result.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+fn text_of(result: &Bytes) -> String {
+    let content: Vec<&RawValue> =
+        member(result, "content").and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     let mut text = String::new();
-    for item in content {
-        let part = item.get("text").and_then(Value::as_str).map_or_else(|| placeholder(item), foreign);
+    for raw in &content {
+        let part = match serde_json::from_str::<Value>(raw.get()) {
+            Ok(item) => item.get("text").and_then(Value::as_str).map_or_else(|| placeholder(&item), foreign),
+            // JSON that spells half a character: as it is.
+            Err(_) => foreign(raw.get()),
+        };
         text.push_str(&part);
         if !part.ends_with('\n') {
             text.push('\n');
         }
     }
-    match result.get("structuredContent") {
-        Some(structured) if content.is_empty() => format!("{structured}\n"),
+    match member(result, "structuredContent") {
+        Some(structured) if content.is_empty() => format!("{}\n", foreign(structured.get())),
         Some(_) | None => text,
     }
 }
@@ -183,9 +193,14 @@ struct Page<'p> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use serde_json::json;
 
     use super::{progress_words, text_of};
+
+    fn text(result: &serde_json::Value) -> String {
+        text_of(&Bytes::from(result.to_string()))
+    }
 
     #[test]
     fn content_is_shown_as_text_and_the_rest_is_named() {
@@ -197,11 +212,13 @@ mod tests {
             { "type": "text", "text": "two" },
         ], "structuredContent": { "a": 1 } });
         assert_eq!(
-            text_of(&result),
+            text(&result),
             "one\n[image image/png: --json shows it]\n[resource_link file:///a: --json shows it]\ninside\ntwo\n"
         );
-        assert_eq!(text_of(&json!({ "content": [], "structuredContent": { "a": 1 } })), "{\"a\":1}\n");
-        assert_eq!(text_of(&json!({})), "");
+        assert_eq!(text(&json!({ "content": [], "structuredContent": { "a": 1 } })), "{\"a\":1}\n");
+        assert_eq!(text(&json!({})), "");
+        let half = Bytes::from_static(br#"{"content":[{"type":"text","text":"\udfff"},{"type":"text","text":"b"}]}"#);
+        assert_eq!(text_of(&half), "{\"type\":\"text\",\"text\":\"\\udfff\"}\nb\n");
     }
 
     #[test]

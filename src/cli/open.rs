@@ -16,6 +16,7 @@ use crate::runtime;
 use crate::upstream::Phase;
 
 use super::args::Source;
+use super::output::line;
 use super::serve::start_demo;
 use super::spinner::Label;
 use super::trouble::{Exit, Trouble};
@@ -147,12 +148,14 @@ pub(super) fn speak_for(local: &Local, principal: &PrincipalPlace) -> Result<Ide
 
 /// What is to be said of a server that is down; `None` if it is up.
 pub(super) fn down(local: &Local, place: &ServerPlace) -> Option<Trouble> {
-    let words = match local.status(&place.name)?.phase {
-        Phase::Down(cause) => format!("server '{}' is down: {}", place.name, strip(place, &cause)),
-        Phase::Starting => format!("server '{}' has ended and is being started again", place.name),
+    let (code, words) = match local.status(&place.name)?.phase {
+        Phase::Down(cause) => {
+            (Code::ServerDown, format!("server '{}' is down: {}", place.name, line(strip(place, &cause))))
+        }
+        Phase::Starting => (Code::Starting, format!("server '{}' has ended and is being started again", place.name)),
         Phase::Ready => return None,
     };
-    Some(Trouble::new(Exit::NotReady, Code::ServerDown, words).at([place.at.clone()]))
+    Some(Trouble::new(Exit::NotReady, code, words).at([place.at.clone()]))
 }
 
 /// A cause without the name that stands before it anyway.

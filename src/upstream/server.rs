@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::codes::Code;
 use crate::exchange::{OwnerKey, Reject, RejectKind, Reply, UpstreamCall};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::policy::Permitted;
@@ -239,7 +240,7 @@ impl Server {
                     });
                 }
                 Err(cause) => {
-                    tracing::warn!(server = %self.name(), cause, "the server is down");
+                    tracing::warn!(server = %self.name(), cause, code = Code::ServerDown.id(), "the server is down");
                     failures = failures.saturating_add(1);
                     self.set_phase(Phase::Down(cause));
                     self.hide_later();

@@ -8,11 +8,19 @@ mod caps;
 #[cfg(test)]
 mod change;
 #[cfg(test)]
+mod command_line;
+#[cfg(test)]
 mod eras;
+#[cfg(test)]
+mod explain;
+#[cfg(test)]
+mod help;
 #[cfg(test)]
 mod ids;
 #[cfg(test)]
 mod lists;
+#[cfg(test)]
+mod schema;
 #[cfg(test)]
 mod start_stop;
 #[cfg(test)]

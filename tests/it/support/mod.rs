@@ -2,12 +2,14 @@
 
 mod app;
 mod client;
+mod command;
 mod process;
 mod upstream;
 mod wire;
 
 pub(crate) use app::TestApp;
 pub(crate) use client::{Answer, Client};
+pub(crate) use command::{Command, Ended};
 pub(crate) use process::{Child, Gateway, peak_memory_kib, until, within_deadline};
 pub(crate) use upstream::{ODDITIES, STATE, STATELESS_HEAD, Speaks, Upstream};
 pub(crate) use wire::raw;

@@ -28,7 +28,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A folder of this test's own, which is emptied by the next build alone.
-fn folder() -> PathBuf {
+pub(super) fn folder() -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = format!("it-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -93,6 +93,8 @@ impl Drop for Child {
 pub(crate) struct Gateway {
     /// Where clients connect.
     pub(crate) addr: SocketAddr,
+    /// Where probes are answered.
+    pub(crate) admin: SocketAddr,
     child: tokio::process::Child,
     talk: Lines<BufReader<ChildStderr>>,
     folder: PathBuf,
@@ -101,8 +103,13 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts `portcullis serve` with a configuration; `Err` is what it said if it ended instead.
     pub(crate) async fn try_start(http: &str, rest: &str) -> Result<Self, (Option<i32>, String)> {
+        Self::try_start_with("none", http, rest).await
+    }
+
+    /// The same, for callers that are known in this way.
+    pub(crate) async fn try_start_with(auth: &str, http: &str, rest: &str) -> Result<Self, (Option<i32>, String)> {
         let folder = folder();
-        let text = format!("[listen]\nhttp = \"{http}\"\nadmin = \"127.0.0.1:0\"\nauth = \"none\"\n{rest}");
+        let text = format!("[listen]\nhttp = \"{http}\"\nadmin = \"127.0.0.1:0\"\nauth = \"{auth}\"\n{rest}");
         std::fs::write(folder.join("portcullis.toml"), text).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_portcullis"))
             .args(["serve", "--config"])
@@ -115,16 +122,20 @@ impl Gateway {
             .unwrap();
         let mut talk = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut said = String::new();
-        let mut addr = None;
+        let (mut addr, mut admin) = (None, None);
         while let Some(line) = within_deadline("the start block", talk.next_line()).await.unwrap() {
             if let Some(at) = line.trim().strip_prefix("MCP ") {
                 let at = at.trim().trim_start_matches("http://").trim_end_matches("/mcp");
                 addr = Some(at.parse().unwrap());
             }
+            if let Some(at) = line.trim().strip_prefix("probes ") {
+                let at = at.trim().trim_start_matches("http://").trim_end_matches("/readyz");
+                admin = Some(at.parse().unwrap());
+            }
             said.push_str(&line);
             said.push('\n');
-            if let (true, Some(addr)) = (line.trim().is_empty(), addr) {
-                return Ok(Self { addr, child, talk, folder });
+            if let (true, Some(addr), Some(admin)) = (line.trim().is_empty(), addr, admin) {
+                return Ok(Self { addr, admin, child, talk, folder });
             }
         }
         let status = child.wait().await.unwrap();
