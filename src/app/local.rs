@@ -182,5 +182,9 @@ async fn outcome(reply: Reply, progress: &mut (dyn FnMut(&[u8]) + Send)) -> Outc
 }
 
 fn no_answer() -> LocalError {
-    LocalError::Refused(Reject::client(RejectKind::MethodNotFound, "this was answered with something else", ReasonCode::BadRequest))
+    LocalError::Refused(Reject::client(
+        RejectKind::MethodNotFound,
+        "this was answered with something else",
+        ReasonCode::BadRequest,
+    ))
 }

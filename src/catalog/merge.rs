@@ -268,7 +268,14 @@ mod tests {
             64,
         );
         assert_eq!(names(&catalog), ["a_b__d"]);
-        assert_eq!(catalog.warnings.iter().filter(|warning| matches!(&warning.why, Why::Clash { with, .. } if with.len() == 1)).count(), 2);
+        assert_eq!(
+            catalog
+                .warnings
+                .iter()
+                .filter(|warning| matches!(&warning.why, Why::Clash { with, .. } if with.len() == 1))
+                .count(),
+            2
+        );
     }
 
     /// [R52]

@@ -94,12 +94,7 @@ async fn tools(explain: &Explain) -> Result<Exit, Trouble> {
         .await
 }
 
-async fn unknown(
-    opened: &Opened,
-    local: &Local,
-    principal: &PrincipalPlace,
-    tool: &str,
-) -> Result<Trouble, Trouble> {
+async fn unknown(opened: &Opened, local: &Local, principal: &PrincipalPlace, tool: &str) -> Result<Trouble, Trouble> {
     let names: Vec<_> = local.gateway().explain(speak_for(local, principal)?).await;
     let names: Vec<_> = names.iter().map(|explained| explained.shown.as_str()).collect();
     let words = match opened.loaded.places.server_of(tool) {
@@ -196,7 +191,10 @@ impl View<'_> {
         let has = |servers: &[(String, Spot)]| servers.iter().any(|(name, _)| name == server.as_str());
         match self.opened.loaded.places.bundles.iter().find(|bundle| has(&bundle.servers)) {
             Some(bundle) => {
-                format!("add \"{}\" to mcp_bundles of [principals.{id}]: it has the server ({})", bundle.name, bundle.at)
+                format!(
+                    "add \"{}\" to mcp_bundles of [principals.{id}]: it has the server ({})",
+                    bundle.name, bundle.at
+                )
             }
             None => format!("add \"{server}\" to servers of a bundle of {id}"),
         }
@@ -242,18 +240,26 @@ impl View<'_> {
         let reason = |words: String, spot: Option<&Spot>| Reason { words, at: at(spot) };
         let item = |list: fn(&PolicyPlace) -> &[Spot], index: usize| policy.and_then(|policy| list(policy).get(index));
         let (code, decisive) = match one.ground {
-            Ground::ServerNotGranted => (Some(Code::NotGranted), reason("no bundle grants the server".to_owned(), None)),
+            Ground::ServerNotGranted => {
+                (Some(Code::NotGranted), reason("no bundle grants the server".to_owned(), None))
+            }
             Ground::DenyAll => (
                 Some(Code::Excluded),
                 reason(format!("policy '{name}' has deny_all_tools"), policy.map(|policy| &policy.deny_all)),
             ),
             Ground::Excluded(index) => (
                 Some(Code::Excluded),
-                reason(format!("excluded_tools of policy '{name}' has it"), item(|policy| &policy.excluded_tools, index)),
+                reason(
+                    format!("excluded_tools of policy '{name}' has it"),
+                    item(|policy| &policy.excluded_tools, index),
+                ),
             ),
             Ground::NotAllowed => (
                 Some(Code::NotAllowed),
-                reason(format!("allowed_tools of policy '{name}' does not have it"), policy.map(|policy| &policy.allowed)),
+                reason(
+                    format!("allowed_tools of policy '{name}' does not have it"),
+                    policy.map(|policy| &policy.allowed),
+                ),
             ),
             Ground::Allowed(index) => (
                 None,
@@ -392,9 +398,7 @@ impl Verdict {
     }
 
     fn json(&self) -> serde_json::Value {
-        let reason = |reason: &Reason| {
-            json!({ "words": reason.words, "file": reason.at.path.display().to_string(), "line": reason.at.line })
-        };
+        let reason = |reason: &Reason| json!({ "words": reason.words, "file": reason.at.path.display().to_string(), "line": reason.at.line });
         json!({
             "tool": self.tool,
             "server": self.server.as_str(),

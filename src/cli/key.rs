@@ -5,8 +5,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::codes::Code;
 use crate::identity::ApiKeyHash;
-use crate::secret::Secret;
 use crate::seal;
+use crate::secret::Secret;
 
 use super::args::{Key, KeyAction};
 use super::output::{data, say};

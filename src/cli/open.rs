@@ -140,10 +140,7 @@ impl Opened {
 /// Speaks for a principal of the file.
 pub(super) fn speak_for(local: &Local, principal: &PrincipalPlace) -> Result<Identified, Trouble> {
     let words = format!("there is no principal '{}'", principal.id);
-    local
-        .gateway()
-        .speak_for(&principal.id)
-        .ok_or_else(|| Trouble::new(Exit::Usage, Code::UnknownPrincipal, words))
+    local.gateway().speak_for(&principal.id).ok_or_else(|| Trouble::new(Exit::Usage, Code::UnknownPrincipal, words))
 }
 
 /// What is to be said of a server that is down; `None` if it is up.

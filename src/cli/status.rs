@@ -35,7 +35,8 @@ pub(super) fn run(status: &Status) -> Result<Exit, Trouble> {
         };
         let words = line(&text);
         let ready = code == StatusCode::OK && words == "ready";
-        let waiting: Vec<_> = words.strip_prefix("waiting for: ").map(|names| names.split(", ").collect()).unwrap_or_default();
+        let waiting: Vec<_> =
+            words.strip_prefix("waiting for: ").map(|names| names.split(", ").collect()).unwrap_or_default();
         let draining = words == "draining";
         if !ready && !draining && waiting.is_empty() {
             let words = format!("{base} answered HTTP {} '{words}', which is no Portcullis", code.as_u16());
@@ -66,8 +67,7 @@ mod tests {
 
     #[test]
     fn a_listener_on_every_address_is_asked_on_loopback() {
-        for (bound, asked) in
-            [("0.0.0.0:7801", "127.0.0.1:7801"), ("[::]:1", "[::1]:1"), ("10.0.0.1:2", "10.0.0.1:2")]
+        for (bound, asked) in [("0.0.0.0:7801", "127.0.0.1:7801"), ("[::]:1", "[::1]:1"), ("10.0.0.1:2", "10.0.0.1:2")]
         {
             assert_eq!(reachable(bound.parse().unwrap()).to_string(), asked);
         }

@@ -138,12 +138,7 @@ pub fn check_policy_file(path: &Path) -> Result<(Vec<ExpectationResult>, Vec<Dia
 }
 
 /// Reads one policy. The places of patterns stand in the order of the patterns.
-fn profile(
-    name: &str,
-    table: &Table<'_>,
-    known: Option<&Known>,
-    empty_allow: EmptyAllow,
-) -> (Profile, PolicyPlace) {
+fn profile(name: &str, table: &Table<'_>, known: Option<&Known>, empty_allow: EmptyAllow) -> (Profile, PolicyPlace) {
     table.keys(keys::POLICY, keys::POLICY_LATER);
     let list = |key: &str| table.get(key).and_then(|value| Some((value.texts()?, value)));
     let mut place = PolicyPlace {

@@ -84,7 +84,8 @@ fn the_reader_reads_every_key_of_the_schema() {
             assert!(at_key(Code::WrongType) && !at_key(Code::UnknownKey), "{section}.{key}: {found}");
             let text = with_wrong(section, &format!("{key}x"));
             let found = load_text(Path::new("t.toml"), &text, &|_| None).expect_err(&text);
-            let near = found.0.iter().find(|one| one.code == Code::UnknownKey).unwrap_or_else(|| panic!("{text}: {found}"));
+            let near =
+                found.0.iter().find(|one| one.code == Code::UnknownKey).unwrap_or_else(|| panic!("{text}: {found}"));
             assert!(near.help.as_ref().is_some_and(|help| help.contains(&format!("'{key}'"))), "{found}");
         }
     }

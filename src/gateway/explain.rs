@@ -50,7 +50,8 @@ impl Gateway {
             server: entry.server.clone(),
             original: entry.original.to_string(),
             shown: entry.shown.to_string(),
-            visible: resolve::find(&caller, &Endpoint::All, &entry.shown).is_some_and(|found| Arc::ptr_eq(&found, entry)),
+            visible: resolve::find(&caller, &Endpoint::All, &entry.shown)
+                .is_some_and(|found| Arc::ptr_eq(&found, entry)),
             ground: ground(&entry.server, &entry.shown, &entry.full),
             left_out: None,
         });

@@ -126,7 +126,8 @@ async fn an_invalid_configuration_ends_with_3() {
         &["status"],
     ] {
         let ended = command.run(verb).await.code(3);
-        for words in ["error[P102]", "portcullis.toml:2:1", "did you mean 'http'?", "error[P104]", "portcullis.toml:4:"] {
+        for words in ["error[P102]", "portcullis.toml:2:1", "did you mean 'http'?", "error[P104]", "portcullis.toml:4:"]
+        {
             assert!(ended.stderr.contains(words), "{words}: {verb:?}: {ended:#?}");
         }
         assert_eq!(ended.stdout, "", "{verb:?}");
@@ -135,7 +136,10 @@ async fn an_invalid_configuration_ends_with_3() {
     assert_eq!(found.stderr, "");
     let problems = found.json()[0]["problems"].clone();
     let codes: Vec<_> = problems.as_array().unwrap().iter().map(|one| (&one["code"], &one["line"])).collect();
-    assert!(codes.contains(&(&json!("P102"), &json!(2))) && codes.contains(&(&json!("P104"), &json!(4))), "{problems:#}");
+    assert!(
+        codes.contains(&(&json!("P102"), &json!(2))) && codes.contains(&(&json!("P104"), &json!(4))),
+        "{problems:#}"
+    );
 }
 
 /// [OPS-1]: 4 for a server that is down: the rest is listed, its tool cannot be called; each with the server's own words.
@@ -302,7 +306,11 @@ async fn a_running_gateway_is_called_with_the_key_of_the_environment() {
     let sent = up.calls().len();
     let hidden = call(Some("bob"), &["up__secret"]).await.code(5);
     let unknown = call(Some("bob"), &["up__nothing"]).await.code(5);
-    assert_eq!(hidden.stderr.replace("secret", "nothing"), unknown.stderr, "hidden and unknown look alike from outside");
+    assert_eq!(
+        hidden.stderr.replace("secret", "nothing"),
+        unknown.stderr,
+        "hidden and unknown look alike from outside"
+    );
     for key in [None, Some("mallory")] {
         let refused = call(key, &["up__echo"]).await.code(5);
         assert!(refused.stderr.contains("error[P306]"), "{refused:#?}");

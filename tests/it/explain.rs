@@ -38,8 +38,7 @@ impl World {
     fn new() -> Self {
         let differs = [r#"{"name":"twice","x":1}"#, r#"{"name":"twice","x":2}"#];
         let long = "t".repeat(70);
-        let tools =
-            ["echo", "secret", "read.file", long.as_str(), TWINS[0], TWINS[1], differs[0], differs[1]];
+        let tools = ["echo", "secret", "read.file", long.as_str(), TWINS[0], TWINS[1], differs[0], differs[1]];
         let children = [
             Child::new(Era::Legacy, &tools),
             Child::new(Era::Stateless, &["echo", "second"]),
@@ -187,20 +186,42 @@ async fn a_renamed_tool_says_why() {
     }
 }
 
+/// [NAM-7]: `names` prints original, shown name, length, and why it was changed.
+#[tokio::test]
+async fn names_shows_what_became_of_each_name() {
+    let world = World::new();
+    let names = world.command.run(&["names", "up", "--json"]).await.code(0).json();
+    let find = |original: &str| {
+        names.as_array().unwrap().iter().find(|one| one["original"] == original).unwrap_or_else(|| panic!("{names:#}"))
+    };
+    let plain = find("echo");
+    assert_eq!((&plain["shown"], &plain["length"], &plain["server"]), (&"up__echo".into(), &8.into(), &"up".into()));
+    assert!(plain["changed"].is_null() && plain["hidden"].is_null(), "{plain:#}");
+    let long = "t".repeat(70);
+    for (original, why) in [("read.file", "characters"), (&long, "name_budget is 60"), (TWINS[0], "characters")] {
+        let one = find(original);
+        assert!(one["changed"].as_str().unwrap().contains(why), "{one:#}");
+        assert_eq!(one["length"], one["shown"].as_str().unwrap().len(), "{one:#}");
+        assert_eq!(one["hidden"].is_string(), original == TWINS[0], "{one:#}");
+    }
+    assert_eq!(find(TWINS[0])["shown"], find(TWINS[1])["shown"]);
+    let table = world.command.run(&["names", "up"]).await.code(0).stdout;
+    let row = table.lines().find(|line| line.contains("read.file")).unwrap();
+    assert!(row.contains("up__read_file_") && row.contains("characters"), "{row}");
+}
+
 /// A tool that is shown names what grants and what allows it.
 #[tokio::test]
 async fn a_shown_tool_names_its_grant_and_its_permission() {
     let world = World::new();
     let verdict = world.explain("alice", "other__echo").await;
     assert_eq!((&verdict["visible"], &verdict["code"]), (&true.into(), &Value::Null), "{verdict:#}");
-    let places: Vec<_> = verdict["reasons"].as_array().unwrap().iter().map(|one| (&one["file"], &one["line"])).collect();
+    let places: Vec<_> =
+        verdict["reasons"].as_array().unwrap().iter().map(|one| (&one["file"], &one["line"])).collect();
     let (allowed, granted) = (line_of(POLICY, "other__echo"), line_of(&world.configuration, "  \"other\","));
     assert_eq!(
         places,
-        [
-            (&"policies/some.toml".into(), &Value::from(allowed)),
-            (&"portcullis.toml".into(), &Value::from(granted))
-        ],
+        [(&"policies/some.toml".into(), &Value::from(allowed)), (&"portcullis.toml".into(), &Value::from(granted))],
         "{verdict:#}"
     );
 }
