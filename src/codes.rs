@@ -165,6 +165,9 @@ codes! {
         "Nothing, if that was meant: the calls were cancelled at their servers.";
 
     // P6: the command line.
+    Usage = "P600", "arguments that make no sense",
+        "The command line has a verb, an option or a value that does not exist, or one is missing.",
+        "Read the message; portcullis VERB --help shows the arguments and examples.";
     UnknownPrincipal = "P601", "no such principal",
         "--as names a principal that the configuration does not have. Without --as it is 'local'.",
         "portcullis ls principals shows them.";

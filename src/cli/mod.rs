@@ -23,13 +23,19 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
+use crate::codes::Code;
+
 use args::{Args, Verb};
-use trouble::Trouble;
+use output::say;
+use trouble::{Exit, Trouble};
 
 /// Runs the command line of the process.
 #[must_use]
 pub fn run() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(err) => return usage(&err).into(),
+    };
     let exit = match args.verb {
         Verb::Call(call) => call::run(&call),
         Verb::Check(check) => check::run(&check),
@@ -47,4 +53,15 @@ pub fn run() -> ExitCode {
         Verb::Status(status) => status::run(&status),
     };
     exit.unwrap_or_else(Trouble::told).into()
+}
+
+/// Shows what clap has to say: help and version are data, a mistake is talk with a code.
+fn usage(err: &clap::Error) -> Exit {
+    // A closed pipe is no reason to fail.
+    let _printed = err.print().is_ok();
+    if err.use_stderr() {
+        say(&format!("more: portcullis explain {}", Code::Usage.id()));
+        return Exit::Usage;
+    }
+    Exit::Ok
 }

@@ -180,3 +180,33 @@ impl Reject {
         Self::client(RejectKind::UnknownTool, "Unknown tool", reason)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ReasonCode, Reject, RejectKind};
+    use crate::codes::Code;
+
+    /// [OPS-2]: each reason has its code, and a server's failure says in what it failed.
+    #[test]
+    fn every_refusal_has_a_code() {
+        for (reason, code) in [
+            (ReasonCode::BadRequest, Code::BadRequest),
+            (ReasonCode::Draining, Code::Draining),
+            (ReasonCode::Excluded, Code::Excluded),
+            (ReasonCode::NotAllowed, Code::NotAllowed),
+            (ReasonCode::OverLimit, Code::OverLimit),
+            (ReasonCode::ServerDown, Code::ServerDown),
+            (ReasonCode::ServerNotGranted, Code::NotGranted),
+            (ReasonCode::Unauthenticated, Code::Unauthenticated),
+            (ReasonCode::Unknown, Code::UnknownTool),
+            (ReasonCode::Upstream, Code::ServerFailed),
+        ] {
+            assert_eq!(reason.code(), code);
+            assert_eq!(Reject::client(RejectKind::InvalidParams, "w", reason).code(), code);
+        }
+        assert_eq!(Reject::upstream(RejectKind::Upstream, "w", "").code(), Code::ServerFailed);
+        assert_eq!(Reject::upstream(RejectKind::Upstream, "w", "").safe_to_retry().code(), Code::ServerDown);
+        assert_eq!(Reject::upstream(RejectKind::UpstreamTimeout, "w", "").code(), Code::Timeout);
+        assert_eq!(Reject::upstream(RejectKind::Limit, "w", "").code(), Code::OverLimit);
+    }
+}

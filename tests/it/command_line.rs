@@ -94,6 +94,7 @@ async fn usage_errors_end_with_2() {
     let world = World::new();
     for (verb, words) in [
         (&["nonsense"][..], "nonsense"),
+        (&["ls", "tools", "--nonsense"], "P600"),
         (&[], "Usage"),
         (&["ls"], "WHAT"),
         (&["ls", "tools", "--as", "alicia"], "did you mean --as alice?"),
@@ -279,12 +280,15 @@ async fn a_signal_ends_a_call_in_order() {
 /// `call --url` uses a running gateway with the key of the environment, and says what it may know [POL-11].
 #[tokio::test]
 async fn a_running_gateway_is_called_with_the_key_of_the_environment() {
-    let up = Upstream::start(Speaks::Both, false, &["echo", "secret"]).await;
+    let routed = r#"{"name":"routed","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"Region"}}}}"#;
+    let up = Upstream::start(Speaks::Both, false, &["echo", "secret", routed]).await;
+    let child = Child::new(Era::Legacy, &["together"]);
     let rest = format!(
-        "[[mcp.servers]]\nname = \"up\"\n{}\n[mcp_bundles.all]\nservers = [\"up\"]\n[principals.alice]\nmcp_bundles = \
+        "[[mcp.servers]]\nname = \"up\"\n{}\n[[mcp.servers]]\nname = \"child\"\n{}\n[mcp_bundles.all]\nservers = [\"up\", \"child\"]\n[principals.alice]\nmcp_bundles = \
          [\"all\"]\n{}[principals.bob]\nmcp_bundles = [\"all\"]\npolicy = \"bob\"\n{}[policies.bob]\nexcluded_tools = \
          [\"up__secret\"]\n",
         up.lines(),
+        child.lines(),
         TestApp::key("alice"),
         TestApp::key("bob"),
     );
@@ -303,6 +307,11 @@ async fn a_running_gateway_is_called_with_the_key_of_the_environment() {
     let answer = call(Some("alice"), &["--json", "up__echo", "text=x", "n:=1.10"]).await.code(0);
     assert!(answer.stdout.contains(r#"{"text":"x","n":1.10}"#), "{answer:#?}");
     call(Some("alice"), &["up__secret"]).await.code(0);
+    // Annotated arguments travel as headers too [R53], and an answer after progress comes as events.
+    let routed = call(Some("alice"), &["--json", "up__routed", "r=eu wäst"]).await.code(0);
+    assert!(routed.stdout.contains(r#"{"r":"eu wäst"}"#), "{routed:#?}");
+    let events = call(Some("alice"), &["--json", "child__together", "k=v"]).await.code(0);
+    assert!(events.stdout.contains(r#"{"k":"v"}"#), "{events:#?}");
     let sent = up.calls().len();
     let hidden = call(Some("bob"), &["up__secret"]).await.code(5);
     let unknown = call(Some("bob"), &["up__nothing"]).await.code(5);

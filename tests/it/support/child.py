@@ -103,7 +103,7 @@ for line in sys.stdin.buffer:
     elif method == "tools/list":
         head = '"resultType":"complete","ttlMs":0,"cacheScope":"public",' if stateless else ""
         tool = lambda name: f'{{"name":{json.dumps(name)},"inputSchema":{{"type":"object"}},"x":1.10}}'
-        tools = ",".join(name if name.startswith("{") else tool(name) for name in facts()["tools"])
+        tools = ",".join(name if name.startswith('{"name":') else tool(name) for name in facts()["tools"])
         result(request, f'{head}"tools":[{tools}]')
     elif method == "tools/call":
         call(request, line, stateless)
