@@ -17,7 +17,7 @@ use crate::wire::mcp::{
 
 use super::args::Call;
 use super::open::{Opened, block_on, down, open, speak_for};
-use super::output::{data, foreign};
+use super::output::{data, foreign, one_line};
 use super::spinner::Label;
 use super::trouble::{Exit, Trouble};
 use super::{arguments, explain, remote};
@@ -108,7 +108,7 @@ pub(super) fn show(call: &Call, response: &Response) -> Result<Exit, Trouble> {
     let Some(result) = response.result() else {
         let error = response.error().unwrap_or_default();
         if call.json {
-            data(&[br#"{"error":"#, &error[..], b"}\n"].concat())?;
+            data(&[br#"{"error":"#, &one_line(&error)[..], b"}\n"].concat())?;
         }
         let error = ErrorObject::read(&error);
         let words = format!("the server answered error {}: {}", error.code.0, super::output::line(&error.message));
@@ -127,15 +127,6 @@ pub(super) fn show(call: &Call, response: &Response) -> Result<Exit, Trouble> {
         return Err(Trouble::new(Exit::Failure, Code::ToolError, format!("'{}' reports an error", call.tool)));
     }
     Ok(Exit::Ok)
-}
-
-/// The result as it came, unless a line end stands in it: one value is one line.
-fn one_line(result: &Bytes) -> Bytes {
-    if !result.contains(&b'\n') {
-        return result.clone();
-    }
-    // Between tokens a line end is white space; inside of strings JSON has none.
-    Bytes::from(result.iter().copied().map(|byte| if byte == b'\n' { b' ' } else { byte }).collect::<Vec<_>>())
 }
 
 fn member<'r>(result: &'r Bytes, key: &'static str) -> Option<&'r RawValue> {

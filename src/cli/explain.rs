@@ -11,6 +11,7 @@ use crate::config::{Connection, PolicyPlace, PrincipalPlace, ServerPlace, Server
 use crate::gateway::Explained;
 use crate::id::{PrincipalId, UpstreamName};
 use crate::policy::Ground;
+use crate::upstream::Phase;
 
 use super::args::Explain;
 use super::open::{Opened, block_on, open, speak_for, strip};
@@ -212,8 +213,8 @@ impl View<'_> {
 
     fn down_words(&self, place: &ServerPlace) -> String {
         let cause = match self.local.status(&place.name).map(|status| status.phase) {
-            Some(crate::upstream::Phase::Down(cause)) => format!(": {}", strip(place, &cause)),
-            Some(crate::upstream::Phase::Ready | crate::upstream::Phase::Starting) | None => String::new(),
+            Some(Phase::Down(cause)) => format!(": {}", strip(place, &cause)),
+            Some(Phase::Ready | Phase::Starting) | None => String::new(),
         };
         format!("server '{}' is down{cause}", place.name)
     }
@@ -355,12 +356,12 @@ impl Verdict {
 
     /// Puts it as the refusal of a call.
     pub(super) fn denial(self, principal: &PrincipalId) -> Trouble {
-        let words = format!("{} is hidden from {principal}: {}", self.subject(), self.why());
         if self.visible {
             // The name that was called is not the one it is shown under.
             let words = format!("{principal} sees this tool under the name {}", self.subject());
             return Trouble::new(Exit::Denied, Code::Renamed, words).at(self.renamed.map(|reason| reason.at));
         }
+        let words = format!("{} is hidden from {principal}: {}", self.subject(), self.why());
         let code = self.code.unwrap_or(Code::UnknownTool);
         let exit = if code == Code::ServerDown { Exit::NotReady } else { Exit::Denied };
         let trouble = Trouble::new(exit, code, words).at(self.reasons.into_iter().next().map(|reason| reason.at));

@@ -11,7 +11,7 @@ use crate::upstream::Phase;
 
 use super::args::{Listed, Ls};
 use super::open::{Opened, block_on, open, speak_for, strip};
-use super::output::{self, data, line, table};
+use super::output::{self, data, line, one_line, table};
 use super::trouble::{Exit, Trouble};
 
 pub(super) fn run(ls: &Ls) -> Result<Exit, Trouble> {
@@ -38,8 +38,8 @@ async fn tools(ls: &Ls, opened: &Opened) -> Result<Exit, Trouble> {
         .with_local(&needed, async |local| {
             let tools = local.tools(&speak_for(local, principal)?).await?;
             if ls.json {
-                let tools: Vec<_> = tools.iter().map(|tool| String::from_utf8_lossy(&tool.raw)).collect();
-                data(format!("[{}]\n", tools.join(",")).as_bytes())?;
+                let tools: Vec<_> = tools.iter().map(|tool| one_line(&tool.raw)).collect();
+                data(&[b"[", &tools.join(&b","[..])[..], b"]\n"].concat())?;
             } else {
                 let described = |tool: &crate::wire::mcp::ToolDefinition| {
                     let definition: Value = serde_json::from_slice(&tool.raw).unwrap_or_default();
@@ -70,7 +70,8 @@ async fn servers(ls: &Ls, opened: &Opened) -> Result<Exit, Trouble> {
                 let head = ["SERVER", "TRANSPORT", "STATE", "TOOLS", "CAUSE", "WHERE"].map(str::to_owned);
                 table(&[head].into_iter().chain(rows.iter().map(Row::cells)).collect::<Vec<_>>())?;
             }
-            let down = rows.iter().any(|row| row.state == "down");
+            // What is off or disabled is so by the configuration's word.
+            let down = rows.iter().any(|row| matches!(row.state, "down" | "starting"));
             Ok(if down { Exit::NotReady } else { Exit::Ok })
         })
         .await

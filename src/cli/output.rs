@@ -46,6 +46,12 @@ pub(super) fn json(value: &Value) -> Result<Exit, Trouble> {
     data(format!("{value}\n").as_bytes())
 }
 
+/// Returns a JSON text in one line, else as it is: between tokens a line end is white space, and inside of strings there
+/// is none.
+pub(super) fn one_line(text: &[u8]) -> Vec<u8> {
+    text.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect()
+}
+
 /// Writes rows in columns; the first row is the head.
 pub(super) fn table<const N: usize>(rows: &[[String; N]]) -> Result<Exit, Trouble> {
     let width = |column: usize| {

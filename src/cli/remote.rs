@@ -21,7 +21,7 @@ use crate::wire::sse::{self, Decoder};
 use super::args::Call;
 use super::call::{definitions, members, progress_words, request, show};
 use super::open::{interrupted, interruption};
-use super::output::{data, line};
+use super::output::{data, line, one_line};
 use super::spinner::Label;
 use super::trouble::{Exit, Trouble};
 
@@ -69,7 +69,7 @@ pub(super) async fn call(url: &str, call: &Call) -> Result<Exit, Trouble> {
     match response.error().map(|error| ErrorObject::read(&error)) {
         Some(error) => {
             if call.json {
-                data(&[br#"{"error":"#, &response.error().unwrap_or_default()[..], b"}\n"].concat())?;
+                data(&[br#"{"error":"#, &one_line(&response.error().unwrap_or_default())[..], b"}\n"].concat())?;
             }
             Err(refused(&error, call))
         }

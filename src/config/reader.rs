@@ -11,6 +11,7 @@ use toml::de::{DeTable, DeValue};
 use crate::codes::Code;
 
 use super::error::{Diagnostic, Place, Report, Severity};
+use super::keys;
 use super::mask::Masks;
 use super::places::Spot;
 
@@ -96,7 +97,9 @@ impl<'a> Table<'a> {
             diagnostic.code = Code::Later;
             if !later.contains(&name) {
                 diagnostic.code = Code::UnknownKey;
-                diagnostic.help = nearest(name, known).map(|near| format!("did you mean '{near}'?"));
+                diagnostic.help = nearest(name, known)
+                    .map(|near| format!("did you mean '{near}'?"))
+                    .or_else(|| keys::home_of(name).map(|table| format!("this key belongs in {table}")));
             }
             self.source.report.fatal(diagnostic);
         }

@@ -912,3 +912,13 @@ fn connections_say_what_grants_and_what_does_not() {
     assert_eq!(connection("r", "git"), ("granted", 10, "a".to_owned()));
     assert_eq!(connection("s", "git"), ("missing", 20, String::new()));
 }
+
+/// A key in the wrong table is told its own [CFG].
+#[test]
+fn a_key_in_the_wrong_table_is_sent_home() {
+    refused("[listen]\nauth = \"keys\"\ntool_timeout_secs = 1", "listen.tool_timeout_secs", &["[[mcp.servers]]"]);
+    refused("[listen]\nauth = \"keys\"\n[mcp]\nexcluded_tools = []", "mcp.excluded_tools", &["[policies.NAME]"]);
+    // Two tables have a key 'servers': neither is more likely.
+    let errors = bad("[listen]\nauth = \"keys\"\n[log]\nservers = []");
+    assert!(!errors.to_string().contains("belongs"), "{errors}");
+}

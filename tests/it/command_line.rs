@@ -88,6 +88,46 @@ async fn success_is_silent_and_its_data_is_on_stdout() {
     assert_eq!(bundles, json!([]));
 }
 
+/// [OPS-1]: colour and a sign of life on a terminal alone, and no colour where NO_COLOR asks for none.
+#[tokio::test]
+async fn colour_and_spinner_are_for_terminals() {
+    let wrong = Command::new("nonsense = 1");
+    for line in ["portcullis check", "portcullis explain", "portcullis call a__b"] {
+        let on = Ended::of(wrong.terminal(line)).await.code(3);
+        assert!(on.stdout.contains("\u{1b}[") && on.stdout.contains("P102"), "{on:#?}");
+        let off = Ended::of(wrong.terminal(&format!("NO_COLOR=1 {line}"))).await.code(3);
+        assert!(!off.stdout.contains('\u{1b}') && off.stdout.contains("error[P102]"), "{off:#?}");
+    }
+    let hidden = Ended::of(wrong.terminal("portcullis explain --demo --as bob demo__big")).await.code(0);
+    assert!(hidden.stdout.contains("\u{1b}[1;31mhidden from bob"), "{hidden:#?}");
+
+    // A server that starts when it is allowed to, which it is once the sign of life has been seen.
+    let child = Child::new(Era::Legacy, &["echo"]);
+    let slow = Command::new(&format!(
+        "[[mcp.servers]]\nname = \"up\"\n{}\n[mcp_bundles.all]\nservers = [\"up\"]\n[principals.local]\nmcp_bundles = \
+         [\"all\"]\n",
+        child.lines_after("go")
+    ));
+    let mut process = slow.terminal("portcullis ls tools").spawn().unwrap();
+    let (mut out, mut said) = (process.stdout.take().unwrap(), Vec::new());
+    let reading = async {
+        let mut chunk = [0; 4096];
+        loop {
+            let count = tokio::io::AsyncReadExt::read(&mut out, &mut chunk).await.unwrap_or(0);
+            said.extend_from_slice(&chunk[..count]);
+            if String::from_utf8_lossy(&said).contains("waiting for up") {
+                slow.write("go", "");
+            }
+            if count == 0 {
+                return String::from_utf8(said).unwrap();
+            }
+        }
+    };
+    let said = within_deadline("the list", reading).await;
+    assert!(said.contains("waiting for up") && said.contains("up__echo"), "{said}");
+    assert_eq!(process.wait().await.unwrap().code(), Some(0));
+}
+
 /// [OPS-1]: 2 for arguments that make no sense, each with a code and a way out.
 #[tokio::test]
 async fn usage_errors_end_with_2() {
@@ -383,4 +423,35 @@ async fn every_shell_gets_its_script() {
     let script = command.run(&["completions", "bash"]).await.stdout;
     let read = Ended::of(command.shell(&format!("bash -n <<'END'\n{script}\nEND\n"))).await;
     assert_eq!(read.code, Some(0), "{read:#?}");
+}
+
+/// [CFG-3, FC-OBS-01]: no verb prints a secret of the configuration, whatever goes wrong with the servers that hold it.
+#[tokio::test]
+async fn no_verb_prints_a_secret() {
+    let key = format!("KEY = \"{CANARY}\"");
+    let command = Command::new(&format!(
+        "[[mcp.servers]]\nname = \"web\"\nurl = \"http://127.0.0.1:1/mcp?k={CANARY}\"\nheaders = {{ {key} \
+         }}\n[[mcp.servers]]\nname = \"loud\"\ncommand = \"sh\"\nargs = [\"-c\", \"echo $KEY >&2; exit 1\", \
+         \"{CANARY}\"]\nenv = {{ {key} }}\n[mcp_bundles.all]\nservers = [\"web\", \
+         \"loud\"]\n[principals.local]\nmcp_bundles = [\"all\"]\n"
+    ));
+    for verb in [
+        &["check"][..],
+        &["ls", "servers"],
+        &["ls", "tools"],
+        &["names"],
+        &["explain"],
+        &["explain", "loud__a"],
+        &["call", "web__a"],
+        &["call", "loud__a"],
+        &["serve", "--config", "absent.toml"],
+    ] {
+        let ended = command.run(verb).await;
+        let json = if verb[0] == "serve" { None } else { Some(command.run(&[verb, &["--json"]].concat()).await) };
+        for ended in [Some(ended), json].into_iter().flatten() {
+            assert!(!ended.stdout.contains(CANARY) && !ended.stderr.contains(CANARY), "{verb:?}: {ended:#?}");
+        }
+    }
+    let loud = command.run(&["ls", "servers"]).await.code(4);
+    assert!(loud.stdout.contains("[secret:KEY]"), "the server's own words are shown without it: {loud:#?}");
 }

@@ -58,6 +58,15 @@ impl Command {
         self.placed(process)
     }
 
+    /// The same on a terminal; what is printed comes back as stdout.
+    pub(crate) fn terminal(&self, line: &str) -> tokio::process::Command {
+        const SPAWN: &str =
+            "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(['sh', '-c', sys.argv[1]])))";
+        let mut process = self.shell("exec python3 -c \"$0\" \"$1\"");
+        process.args([SPAWN, line]).env("TERM", "xterm").env_remove("NO_COLOR");
+        process
+    }
+
     fn placed(&self, mut process: tokio::process::Command) -> tokio::process::Command {
         process.current_dir(&self.folder).env_remove("PORTCULLIS_API_KEY").kill_on_drop(true);
         process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

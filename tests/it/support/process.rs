@@ -70,6 +70,20 @@ impl Child {
         format!("command = \"python3\"\nargs = [{}]", args.join(", "))
     }
 
+    /// The lines of its table, if it is to begin when a file is there, in the gateway's working folder.
+    pub(crate) fn lines_after(&self, file: &str) -> String {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/child.py");
+        let wait = format!("until [ -e {file} ]; do sleep 0.05; done; exec python3 \"$0\" \"$1\" \"$2\"");
+        let args = [
+            "-c".into(),
+            wait,
+            script.display().to_string(),
+            self.era.word().into(),
+            self.path("facts").display().to_string(),
+        ];
+        format!("command = \"sh\"\nargs = [{}]", args.map(|arg| super::quoted(&arg)).join(", "))
+    }
+
     /// The `tools/call` lines that it and its predecessors have read.
     pub(crate) fn calls(&self) -> Vec<String> {
         let log = std::fs::read_to_string(self.path("facts.log")).unwrap_or_default();
