@@ -1,5 +1,6 @@
 //! Data on stdout, talk on stderr; what servers wrote is made harmless before a person reads it [OPS-1].
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 
@@ -23,10 +24,14 @@ pub(super) fn say(text: &str) {
     let _said = writeln!(std::io::stderr(), "{text}").is_ok();
 }
 
-/// Shows problems of a configuration, one after the other.
+/// Shows problems of a configuration, one after the other, and where more is said of each kind.
 pub(super) fn tell(found: &Diagnostics) {
-    if !found.0.is_empty() {
-        say(&format!("{}\n", config::render(found, Paint::for_stderr().0)));
+    let codes: BTreeSet<_> = found.0.iter().map(|one| one.code.id()).collect();
+    let mut codes = codes.into_iter();
+    if let Some(first) = codes.next() {
+        let others: Vec<_> = codes.map(|code| format!(", {code}")).collect();
+        let found = config::render(found, Paint::for_stderr().0);
+        say(&format!("{found}\n\nmore: portcullis explain {first}{}", others.concat()));
     }
 }
 

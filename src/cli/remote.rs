@@ -5,7 +5,7 @@
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 
@@ -32,8 +32,10 @@ const ANSWER_MAX: usize = 64 << 20;
 const AGENT: &str = concat!("portcullis/", env!("CARGO_PKG_VERSION"));
 
 /// One gateway.
-struct Remote<'r> {
-    url: &'r str,
+struct Remote {
+    uri: Uri,
+    /// The address as it may be shown.
+    url: String,
     key: Option<HeaderValue>,
     client: HttpClient,
 }
@@ -41,8 +43,10 @@ struct Remote<'r> {
 /// Calls a tool of a running gateway.
 pub(super) async fn call(url: &str, call: &Call) -> Result<Exit, Trouble> {
     let tasks = Tasks::new();
-    let remote = Remote { url, key: key()?, client: HttpClient::new(&tasks) };
+    let uri = address(url)?;
+    let url = shown(&uri);
     let label = Label::new(&format!("waiting for {url}"));
+    let remote = Remote { uri, url, key: key()?, client: HttpClient::new(&tasks) };
     let work = async {
         let tool = remote.tool(&call.tool, &label).await?;
         let members = members(call, tool.as_ref())?;
@@ -77,10 +81,12 @@ pub(super) async fn call(url: &str, call: &Call) -> Result<Exit, Trouble> {
     }
 }
 
-/// Asks a probe; returns status and text.
-pub(super) async fn probe(url: &str) -> Result<(StatusCode, String), Trouble> {
+/// Asks a probe below an address; returns status and text.
+pub(super) async fn probe(base: &str, path: &str) -> Result<(StatusCode, String), Trouble> {
+    let uri = address(&format!("{}{path}", base.trim_end_matches('/')))?;
+    let url = &shown(&uri);
     let tasks = Tasks::new();
-    let request = Request::builder().method(Method::GET).uri(url).header(USER_AGENT, AGENT).body(Full::default());
+    let request = Request::builder().method(Method::GET).uri(uri).header(USER_AGENT, AGENT).body(Full::default());
     let request = request.map_err(|err| unreachable(url, &err.to_string()))?;
     let answer = async {
         let response = HttpClient::new(&tasks).send(request).await.map_err(|err| failed(url, &err))?;
@@ -99,7 +105,7 @@ pub(super) async fn probe(url: &str) -> Result<(StatusCode, String), Trouble> {
 
 // === impl Remote ===
 
-impl Remote<'_> {
+impl Remote {
     /// Finds a tool's definition in the list, page by page.
     async fn tool(&self, tool: &str, label: &Label) -> Result<Option<ToolDefinition>, Trouble> {
         let mut cursor = String::new();
@@ -128,7 +134,7 @@ impl Remote<'_> {
     ) -> Result<jsonrpc::Response, Trouble> {
         let mut request = Request::builder()
             .method(Method::POST)
-            .uri(self.url)
+            .uri(&self.uri)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, text/event-stream")
             .header(USER_AGENT, AGENT)
@@ -140,18 +146,18 @@ impl Remote<'_> {
         if let Some(key) = &self.key {
             request = request.header(AUTHORIZATION, key);
         }
-        let request = request.body(Full::new(body)).map_err(|err| unreachable(self.url, &err.to_string()))?;
-        let response = self.client.send(request).await.map_err(|err| failed(self.url, &err))?;
+        let request = request.body(Full::new(body)).map_err(|err| unreachable(&self.url, &err.to_string()))?;
+        let response = self.client.send(request).await.map_err(|err| failed(&self.url, &err))?;
         let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let answer = if kind.starts_with("text/event-stream") {
             self.events(response, label, tool).await?
         } else {
-            answer(&collect(self.url, response).await?)
+            answer(&collect(&self.url, response).await?)
         };
         answer.ok_or_else(|| {
             let words = format!("answered HTTP {} without an MCP message", status.as_u16());
-            unreachable(self.url, &words).fix("name the endpoint of a gateway, as http://127.0.0.1:7800/mcp")
+            unreachable(&self.url, &words).fix("name the endpoint of a gateway, as http://127.0.0.1:7800/mcp")
         })
     }
 
@@ -164,10 +170,10 @@ impl Remote<'_> {
         let limits = sse::Limits { event_bytes_max: ANSWER_MAX, stream_bytes_max: usize::MAX };
         let mut decoder = Decoder::new(limits);
         while let Some(frame) = response.frame().await {
-            let frame = frame.map_err(|err| unreachable(self.url, &err.to_string()))?;
+            let frame = frame.map_err(|err| unreachable(&self.url, &err.to_string()))?;
             let Ok(chunk) = frame.into_data() else { continue };
-            decoder.push(chunk).map_err(|err| unreachable(self.url, &err.to_string()))?;
-            while let Some(event) = decoder.next_event().map_err(|err| unreachable(self.url, &err.to_string()))? {
+            decoder.push(chunk).map_err(|err| unreachable(&self.url, &err.to_string()))?;
+            while let Some(event) = decoder.next_event().map_err(|err| unreachable(&self.url, &err.to_string()))? {
                 let Some(text) = event.data else { continue };
                 match decode(&text, &Limits::UPSTREAM) {
                     Ok(Decoded::One(Message::Response(response))) => return Ok(Some(response)),
@@ -180,6 +186,28 @@ impl Remote<'_> {
         }
         Ok(None)
     }
+}
+
+/// Reads an address that a person has named.
+fn address(url: &str) -> Result<Uri, Trouble> {
+    let bad = |why: &str| {
+        let words = format!("this is no address of a gateway: {why}");
+        Trouble::new(Exit::Usage, Code::Usage, words).fix("write http://HOST:PORT/mcp")
+    };
+    let uri: Uri = url.parse().map_err(|err: http::uri::InvalidUri| bad(&err.to_string()))?;
+    match (uri.scheme_str(), uri.authority()) {
+        (Some("http" | "https"), Some(authority)) if authority.as_str().contains('@') => {
+            Err(bad(&format!("it holds a user name or a password; a key comes from {KEY_VARIABLE}")))
+        }
+        (Some("http" | "https"), Some(_)) => Ok(uri),
+        _ => Err(bad("it does not begin with http:// or https:// and a host")),
+    }
+}
+
+/// An address as it may be shown: a query may hold a secret.
+fn shown(uri: &Uri) -> String {
+    let (scheme, host) = (uri.scheme_str().unwrap_or_default(), uri.authority().map_or("", |host| host.as_str()));
+    format!("{scheme}://{host}{}", uri.path())
 }
 
 fn key() -> Result<Option<HeaderValue>, Trouble> {

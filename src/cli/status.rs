@@ -17,7 +17,7 @@ use super::trouble::{Exit, Trouble};
 pub(super) fn run(status: &Status) -> Result<Exit, Trouble> {
     block_on(async {
         let base = match &status.url {
-            Some(url) => url.trim_end_matches('/').to_owned(),
+            Some(url) => url.clone(),
             None => {
                 let loaded = config::load(&status.config, &config::process_env)?;
                 let admin = loaded.settings.admin.first().copied();
@@ -25,14 +25,11 @@ pub(super) fn run(status: &Status) -> Result<Exit, Trouble> {
                 format!("http://{}", reachable(admin))
             }
         };
-        let (code, text) = match remote::probe(&format!("{base}/readyz")).await {
-            Ok(answer) => answer,
+        let (code, text) = remote::probe(&base, "/readyz").await.map_err(|trouble| {
             // A gateway that does not run is not ready.
-            Err(trouble) => {
-                trouble.told();
-                return Err(Trouble::Told(Exit::NotReady));
-            }
-        };
+            let exit = trouble.told();
+            Trouble::Told(if exit == Exit::Failure { Exit::NotReady } else { exit })
+        })?;
         let words = line(&text);
         let ready = code == StatusCode::OK && words == "ready";
         let waiting: Vec<_> =

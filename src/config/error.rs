@@ -134,7 +134,8 @@ impl Diagnostics {
     /// Makes a list of one problem that has no place.
     pub(super) fn whole(message: String) -> Self {
         let (severity, code) = (Severity::Error, Code::Unreadable);
-        Self(vec![Diagnostic { severity, code, key: String::new(), message, help: None, place: None }])
+        let help = Some(code.page().fix.to_owned());
+        Self(vec![Diagnostic { severity, code, key: String::new(), message, help, place: None }])
     }
 }
 

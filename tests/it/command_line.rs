@@ -142,6 +142,10 @@ async fn usage_errors_end_with_2() {
         (&["call", "--as", "alice", "one__echo", "novalue"], "P602"),
         (&["call", "--as", "alice", "one__echo", "a:=x"], "P602"),
         (&["call", "--as", "alice", "--url", "http://127.0.0.1:1/mcp", "one__echo"], "--as"),
+        (&["call", "--url", "not a url", "one__echo"], "http://HOST:PORT/mcp"),
+        (&["call", "--url", "127.0.0.1:7800", "one__echo"], "P600"),
+        (&["call", "--url", "http://user:canary-5c1e77@127.0.0.1:1/", "one__echo"], "PORTCULLIS_API_KEY"),
+        (&["status", "--url", ""], "P600"),
         (&["names", "ones"], "did you mean 'one'?"),
         (&["key", "new", ""], "P602"),
         (&["check", "--schema", "--json"], "--schema"),
@@ -251,6 +255,7 @@ async fn a_failed_call_ends_with_1() {
     assert!(failed.stderr.contains("error[P606]") && failed.stdout.contains("must be numbers"), "{failed:#?}");
     let error = world.run(&["call", "--url", "http://127.0.0.1:1/mcp", "a__b"]).await.code(1);
     assert!(error.stderr.contains("error[P603]") && error.stderr.contains("127.0.0.1:1"), "{error:#?}");
+    world.run(&["call", "--url", &format!("http://127.0.0.1:1/mcp?k={CANARY}"), "a__b"]).await.code(1);
 }
 
 /// Arguments arrive as they were meant, byte for byte where they are raw.
