@@ -169,7 +169,7 @@ codes! {
         "The command line has a verb, an option or a value that does not exist, or one is missing.",
         "Read the message; portcullis VERB --help shows the arguments and examples.";
     UnknownPrincipal = "P601", "no such principal",
-        "--as names a principal that the configuration does not have. Without --as it is 'local'.",
+        "--as names a principal that the configuration does not have. Without --as it is the only one, or 'local'.",
         "portcullis ls principals shows them.";
     BadArgument = "P602", "an argument that cannot be given to the tool",
         "An argument of call is not key=value or key:=JSON, stands twice, or is not of the type that the tool's inputSchema names.",

@@ -98,7 +98,7 @@ pub(super) struct Source {
 pub(super) struct Call {
     #[command(flatten)]
     pub(super) source: Source,
-    /// On whose behalf [default: local]
+    /// On whose behalf [default: the only principal, or local]
     #[arg(long = "as", value_name = "PRINCIPAL", conflicts_with = "url")]
     pub(super) principal: Option<String>,
     /// Ask the running gateway at this address, with the key in PORTCULLIS_API_KEY
@@ -147,7 +147,7 @@ pub(super) struct DemoServer {
 pub(super) struct Explain {
     #[command(flatten)]
     pub(super) source: Source,
-    /// For whom [default: local]
+    /// For whom [default: the only principal, or local]
     #[arg(long = "as", value_name = "PRINCIPAL")]
     pub(super) principal: Option<String>,
     /// Print it as JSON
@@ -179,7 +179,7 @@ pub(super) struct Ls {
     pub(super) what: Listed,
     #[command(flatten)]
     pub(super) source: Source,
-    /// As this principal sees them [default for tools: local]
+    /// As this principal sees them [default for tools: the only principal, or local]
     #[arg(long = "as", value_name = "PRINCIPAL")]
     pub(super) principal: Option<String>,
     /// Print them as JSON

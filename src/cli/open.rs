@@ -21,7 +21,7 @@ use super::serve::start_demo;
 use super::spinner::Label;
 use super::trouble::{Exit, Trouble};
 
-/// Who a command speaks for if nobody is named.
+/// Who a command speaks for if nobody is named and there are several.
 const LOCAL: &str = "local";
 
 /// A configuration that a command works on.
@@ -70,8 +70,11 @@ pub(super) fn interruption() -> Trouble {
 // === impl Opened ===
 
 impl Opened {
-    /// Finds a principal, `local` if none is named.
+    /// Finds a principal: the one named, else the only one, else `local`.
     pub(super) fn principal(&self, name: Option<&str>) -> Result<&PrincipalPlace, Trouble> {
+        if let (None, [sole]) = (name, self.loaded.places.principals.as_slice()) {
+            return Ok(sole);
+        }
         let wanted = name.unwrap_or(LOCAL);
         if let Some(found) = self.loaded.places.principal(wanted) {
             return Ok(found);
