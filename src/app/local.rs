@@ -9,8 +9,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use serde_json::value::RawValue;
-use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::exchange::{
@@ -22,6 +20,7 @@ use crate::id::UpstreamName;
 use crate::runtime::{Ready, Tasks};
 use crate::upstream::{TargetSet, TargetStatus};
 use crate::wire::bridge;
+use crate::wire::json;
 use crate::wire::jsonrpc::{Decoded, Limits, Message, Request, Response, decode};
 use crate::wire::mcp::{CallParams, RequestMeta, STATELESS_LATEST, ToolDefinition};
 
@@ -99,10 +98,8 @@ impl Local {
             let call = Call::ListTools { cursor, told: Told::default() };
             let answer = outcome(self.ask(caller, call).await, &mut |_| {}).await.map_err(LocalError::Refused)?;
             let Answer::Tools(page) = answer else { return Err(no_answer()) };
-            let list: Vec<&RawValue> =
-                serde_json::from_slice(&page.tools).map_err(|err| LocalError::Malformed(err.to_string()))?;
-            let read = |tool: &&RawValue| ToolDefinition::read(page.tools.slice_ref(tool.get().as_bytes())).ok();
-            tools.extend(list.iter().filter_map(read));
+            let list = json::elements(&page.tools).map_err(|err| LocalError::Malformed(err.to_string()))?;
+            tools.extend(list.into_iter().filter_map(|at| ToolDefinition::read(page.tools.slice(at)).ok()));
             cursor = page.next_cursor;
             if cursor.is_none() {
                 return Ok(tools);
@@ -139,13 +136,13 @@ impl Local {
     }
 
     async fn ask(&self, caller: &Identified, call: Call) -> Reply {
-        let owner = Owner { key: OwnerKey::Principal(caller.principal().clone()), ended: CancellationToken::new() };
+        let owner = Owner { key: OwnerKey::Principal(caller.principal().clone()), ended: None };
         let client = ClientFacts {
             version: STATELESS_LATEST,
             info: Some(bridge::server_info()),
             capabilities: Bytes::from_static(b"{}"),
         };
-        let exchange = Exchange { endpoint: Endpoint::All, client, owner, call, cancel: CancellationToken::new() };
+        let exchange = Exchange { endpoint: Endpoint::All, client, owner, call };
         self.gateway.call(caller.clone(), exchange).await
     }
 }
@@ -158,8 +155,8 @@ fn tool_call(raw: &Bytes) -> Result<ToolCall, String> {
         }
         Err(err) => return Err(err.kind.to_string()),
     };
-    let params = CallParams::read(request.params.as_ref().ok_or("no params")?).map_err(|err| err.to_string())?;
-    let meta = RequestMeta::read(request.params.as_ref()).map_err(|err| err.to_string())?;
+    let params = CallParams::read(request.params.as_deref().ok_or("no params")?).map_err(|err| err.to_string())?;
+    let meta = RequestMeta::read(request.params.as_deref()).map_err(|err| err.to_string())?;
     // Nobody stands between this caller and the hall whose headers could disagree with the body.
     Ok(ToolCall { request, params, meta, param_headers: None })
 }

@@ -2,14 +2,13 @@
 
 use bytes::Bytes;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use crate::app::{Local, LocalError};
 use crate::codes::Code;
 use crate::config::{PrincipalPlace, nearest};
 use crate::exchange::RejectKind;
 use crate::wire::bridge;
-use crate::wire::json;
+use crate::wire::json::{self, Raw};
 use crate::wire::jsonrpc::{ErrorObject, Response};
 use crate::wire::mcp::{
     CAPABILITIES_KEY, CLIENT_INFO_KEY, PROGRESS_TOKEN_KEY, STATELESS_LATEST, ToolDefinition, VERSION_KEY,
@@ -119,7 +118,7 @@ pub(super) fn show(call: &Call, response: &Response) -> Result<Exit, Trouble> {
     } else {
         data(text_of(&result).as_bytes())?;
     }
-    let says = |key, value: &str| member(&result, key).is_some_and(|raw| raw.get() == value);
+    let says = |key, value: &str| member(&result, key).is_some_and(|raw| raw.get() == value.as_bytes());
     if says("resultType", "\"input_required\"") {
         return Err(Trouble::new(Exit::Failure, Code::AsksBack, format!("'{}' asks for more input", call.tool)));
     }
@@ -129,20 +128,20 @@ pub(super) fn show(call: &Call, response: &Response) -> Result<Exit, Trouble> {
     Ok(Exit::Ok)
 }
 
-fn member<'r>(result: &'r Bytes, key: &'static str) -> Option<&'r RawValue> {
+fn member<'r>(result: &'r Bytes, key: &'static str) -> Option<Raw<'r>> {
     json::members(result).ok()?.get(key).ok()?
 }
 
 /// The content for a person: texts as they are, a line for everything else.
 fn text_of(result: &Bytes) -> String {
-    let content: Vec<&RawValue> =
-        member(result, "content").and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+    let content = member(result, "content").map(Raw::get).unwrap_or_default();
+    let items: Vec<_> = json::elements(content).unwrap_or_default();
     let mut text = String::new();
-    for raw in &content {
-        let part = match serde_json::from_str::<Value>(raw.get()) {
+    for raw in items.iter().filter_map(|at| content.get(at.clone())) {
+        let part = match serde_json::from_slice::<Value>(raw) {
             Ok(item) => item.get("text").and_then(Value::as_str).map_or_else(|| placeholder(&item), foreign),
             // JSON that spells half a character: as it is.
-            Err(_) => foreign(raw.get()),
+            Err(_) => foreign(&String::from_utf8_lossy(raw)),
         };
         text.push_str(&part);
         if !part.ends_with('\n') {
@@ -150,7 +149,7 @@ fn text_of(result: &Bytes) -> String {
         }
     }
     match member(result, "structuredContent") {
-        Some(structured) if content.is_empty() => format!("{}\n", foreign(structured.get())),
+        Some(structured) if items.is_empty() => format!("{}\n", foreign(&String::from_utf8_lossy(structured.get()))),
         Some(_) | None => text,
     }
 }
@@ -171,15 +170,9 @@ fn placeholder(item: &Value) -> String {
 
 /// Reads the definitions of a list result.
 pub(super) fn definitions(result: &Bytes) -> Vec<ToolDefinition> {
-    let Ok(page) = serde_json::from_slice::<Page<'_>>(result) else { return Vec::new() };
-    let read = |tool: &&RawValue| ToolDefinition::read(result.slice_ref(tool.get().as_bytes())).ok();
-    page.tools.iter().filter_map(read).collect()
-}
-
-#[derive(serde::Deserialize)]
-struct Page<'p> {
-    #[serde(borrow)]
-    tools: Vec<&'p RawValue>,
+    let Some(tools) = member(result, "tools").map(|raw| result.slice_ref(raw.get())) else { return Vec::new() };
+    let list = json::elements(&tools).unwrap_or_default();
+    list.into_iter().filter_map(|at| ToolDefinition::read(tools.slice(at)).ok()).collect()
 }
 
 #[cfg(test)]

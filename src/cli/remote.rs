@@ -4,14 +4,14 @@
 //! followed.
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
+use http::request::Builder;
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
 
 use crate::codes::Code;
 use crate::config;
-use crate::net::{HttpClient, SendError};
+use crate::net::{HttpClient, ResponseBody, SendError};
 use crate::runtime::Tasks;
 use crate::secret::Secret;
 use crate::wire::jsonrpc::{self, Decoded, ErrorObject, Limits, Message, code, decode};
@@ -46,17 +46,18 @@ pub(super) async fn call(url: &str, call: &Call) -> Result<Exit, Trouble> {
     let uri = address(url)?;
     let url = shown(&uri);
     let label = Label::new(&format!("waiting for {url}"));
-    let remote = Remote { uri, url, key: key()?, client: HttpClient::new(&tasks) };
+    let remote = Remote { client: client(&uri, &tasks)?, uri, url, key: key()? };
     let work = async {
         let tool = remote.tool(&call.tool, &label).await?;
         let members = members(call, tool.as_ref())?;
         let arguments = members.split_once("\"arguments\":").map(|(_, arguments)| Bytes::from(arguments.to_owned()));
-        let mut headers = vec![(name::NAME.to_owned(), encode_value(&call.tool).into_owned())];
+        let mut headers = vec![(name::NAME, encode_value(&call.tool).into_owned())];
         let params = tool.as_ref().and_then(|tool| tool.header_params.as_deref().ok()).unwrap_or_default();
         for param in params {
             if let ParamValue::Text(text) = param.value(arguments.as_ref()) {
                 let header = format!("{}{}", name::PARAM_PREFIX, param.header);
-                headers.push((header, encode_value(&text).into_owned()));
+                let header = HeaderName::from_bytes(header.as_bytes());
+                headers.extend(header.map(|header| (header, encode_value(&text).into_owned())));
             }
         }
         let request = request("tools/call", &members);
@@ -86,10 +87,11 @@ pub(super) async fn probe(base: &str, path: &str) -> Result<(StatusCode, String)
     let uri = address(&format!("{}{path}", base.trim_end_matches('/')))?;
     let url = &shown(&uri);
     let tasks = Tasks::new();
-    let request = Request::builder().method(Method::GET).uri(uri).header(USER_AGENT, AGENT).body(Full::default());
+    let client = client(&uri, &tasks)?;
+    let request = origin_form(&uri, Method::GET).body(Full::default());
     let request = request.map_err(|err| unreachable(url, &err.to_string()))?;
     let answer = async {
-        let response = HttpClient::new(&tasks).send(request).await.map_err(|err| failed(url, &err))?;
+        let response = client.send(request).await.map_err(|err| failed(url, &err))?;
         let status = response.status();
         Ok((status, String::from_utf8_lossy(&collect(url, response).await?).into_owned()))
     };
@@ -128,16 +130,13 @@ impl Remote {
         &self,
         method: &str,
         body: Bytes,
-        headers: &[(String, String)],
+        headers: &[(HeaderName, String)],
         label: &Label,
         tool: &str,
     ) -> Result<jsonrpc::Response, Trouble> {
-        let mut request = Request::builder()
-            .method(Method::POST)
-            .uri(&self.uri)
+        let mut request = origin_form(&self.uri, Method::POST)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, text/event-stream")
-            .header(USER_AGENT, AGENT)
             .header(name::PROTOCOL_VERSION, STATELESS_LATEST.as_str())
             .header(name::METHOD, method);
         for (name, value) in headers {
@@ -163,7 +162,7 @@ impl Remote {
 
     async fn events(
         &self,
-        mut response: Response<Incoming>,
+        mut response: Response<ResponseBody>,
         label: &Label,
         tool: &str,
     ) -> Result<Option<jsonrpc::Response>, Trouble> {
@@ -196,12 +195,28 @@ fn address(url: &str) -> Result<Uri, Trouble> {
     };
     let uri: Uri = url.parse().map_err(|err: http::uri::InvalidUri| bad(&err.to_string()))?;
     match (uri.scheme_str(), uri.authority()) {
-        (Some("http" | "https"), Some(authority)) if authority.as_str().contains('@') => {
+        // The key must not travel in the clear to where it was meant to go encrypted.
+        (Some("https"), _) => {
+            Err(Trouble::new(Exit::Usage, Code::Later, "https is not supported here in this version"))
+        }
+        (Some("http"), Some(authority)) if authority.as_str().contains('@') => {
             Err(bad(&format!("it holds a user name or a password; a key comes from {KEY_VARIABLE}")))
         }
-        (Some("http" | "https"), Some(_)) => Ok(uri),
-        _ => Err(bad("it does not begin with http:// or https:// and a host")),
+        (Some("http"), Some(_)) => Ok(uri),
+        _ => Err(bad("it does not begin with http:// and a host")),
     }
+}
+
+fn client(uri: &Uri, tasks: &Tasks) -> Result<HttpClient, Trouble> {
+    let authority = uri.authority().ok_or_else(|| unreachable(&shown(uri), "it has no host"))?;
+    Ok(HttpClient::new(tasks, authority.clone()))
+}
+
+/// Begins a request as it is written to a connection of its server.
+fn origin_form(uri: &Uri, method: Method) -> Builder {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let host = uri.authority().map_or("", |authority| authority.as_str());
+    Request::builder().method(method).uri(path).header(HOST, host).header(USER_AGENT, AGENT)
 }
 
 /// An address as it may be shown: a query may hold a secret.
@@ -228,7 +243,7 @@ fn answer(text: &Bytes) -> Option<jsonrpc::Response> {
     }
 }
 
-async fn collect(url: &str, mut response: Response<Incoming>) -> Result<Bytes, Trouble> {
+async fn collect(url: &str, mut response: Response<ResponseBody>) -> Result<Bytes, Trouble> {
     let mut body = BytesMut::new();
     while let Some(frame) = response.frame().await {
         let frame = frame.map_err(|err| unreachable(url, &err.to_string()))?;

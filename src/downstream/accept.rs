@@ -3,6 +3,9 @@
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 
+/// What the specification's clients send.
+const BOTH: &[u8] = b"application/json, text/event-stream";
+
 /// The forms of an answer that a client can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Take {
@@ -21,6 +24,12 @@ pub(super) enum Take {
 impl Take {
     /// Reads all `Accept` lines; none at all means anything.
     pub(super) fn read(headers: &HeaderMap) -> Self {
+        let mut lines = headers.get_all(ACCEPT).iter();
+        if let (Some(line), None) = (lines.next(), lines.next())
+            && line.as_bytes() == BOTH
+        {
+            return Self::Any;
+        }
         let (mut json, mut events, mut stated) = (false, false, false);
         for line in headers.get_all(ACCEPT) {
             for range in line.to_str().unwrap_or_default().split(',') {

@@ -87,7 +87,7 @@ impl Log {
 
 fn severity(notification: &[u8]) -> Option<usize> {
     let params = json::members(notification).ok()?.get("params").ok()??;
-    let level = json::members(params.get().as_bytes()).ok()?.get("level").ok()??;
+    let level = json::members(params.get()).ok()?.get("level").ok()??;
     let level = json::text(level)?;
     LEVELS.iter().position(|name| *name == level)
 }
@@ -163,9 +163,9 @@ impl Asker {
         let Some(error) = response.error() else { return false };
         let Ok(error) = json::members(&error) else { return false };
         let Ok(Some(data)) = error.get("data") else { return false };
-        let Ok(data) = json::members(data.get().as_bytes()) else { return false };
+        let Ok(data) = json::members(data.get()) else { return false };
         let Ok(Some(required)) = data.get("requiredCapabilities") else { return false };
-        let Ok(required) = json::members(required.get().as_bytes()) else { return false };
+        let Ok(required) = json::members(required.get()) else { return false };
         let Ok(declared) = json::members(&self.capabilities) else { return false };
         required.iter().any(|(key, _)| !declared.iter().any(|(name, _)| name == key))
     }

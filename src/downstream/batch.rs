@@ -41,7 +41,7 @@ impl<H: Handler> Door<H> {
                         let why = "'initialize' cannot stand in a batch".to_owned();
                         return Some(Begun::Answered(asker().refuse(Fault::NotMessage(why).into())));
                     }
-                    match RequestMeta::read(request.params.as_ref()) {
+                    match RequestMeta::read(request.params.as_deref()) {
                         Ok(meta) if !meta.is_stateless() => Some(self.begin(visit, &session, request, meta)),
                         Ok(_) => Some(Begun::Answered(asker().refuse(Fault::Batch.into()))),
                         Err(err) => Some(Begun::Answered(asker().refuse(Fault::Meta(err.to_string()).into()))),

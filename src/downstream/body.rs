@@ -2,7 +2,6 @@
 //!
 //! Invariants: no more than the cap is ever held; a reply's guards live until the body is dropped.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
@@ -12,6 +11,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
+
+use crate::runtime::hushed;
 
 use super::respond::Fault;
 use super::stream::Events;
@@ -26,7 +27,7 @@ pub(super) enum Body {
     /// Parts whose length is known.
     Parts {
         /// What is yet to be sent.
-        parts: VecDeque<Bytes>,
+        parts: std::vec::IntoIter<Bytes>,
         /// Held until the last part is handed over.
         guards: Vec<Box<dyn Send>>,
     },
@@ -44,7 +45,9 @@ impl Body {
 
     /// Makes a body of parts.
     pub(super) fn parts(parts: Vec<Bytes>, guards: Vec<Box<dyn Send>>) -> Self {
-        Self::Parts { parts: parts.into_iter().filter(|part| !part.is_empty()).collect(), guards }
+        let mut parts = parts;
+        parts.retain(|part| !part.is_empty());
+        Self::Parts { parts: parts.into_iter(), guards }
     }
 }
 
@@ -54,7 +57,7 @@ impl http_body::Body for Body {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let next = match self.get_mut() {
-            Self::Parts { parts, .. } => Poll::Ready(parts.pop_front()),
+            Self::Parts { parts, .. } => Poll::Ready(parts.next()),
             Self::Events(events) => events.poll_bytes(cx),
         };
         next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
@@ -62,16 +65,16 @@ impl http_body::Body for Body {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Parts { parts, .. } => parts.is_empty(),
+            Self::Parts { parts, .. } => parts.as_slice().is_empty(),
             Self::Events(events) => events.is_over(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Parts { parts, .. } => {
-                SizeHint::with_exact(parts.iter().map(|part| u64::try_from(part.len()).unwrap_or(u64::MAX)).sum())
-            }
+            Self::Parts { parts, .. } => SizeHint::with_exact(
+                parts.as_slice().iter().map(|part| u64::try_from(part.len()).unwrap_or(u64::MAX)).sum(),
+            ),
             Self::Events(_) => SizeHint::default(),
         }
     }
@@ -84,6 +87,18 @@ impl fmt::Debug for Body {
             Self::Events(_) => f.write_str("Events"),
         }
     }
+}
+
+/// Polls for a frame. Where it was the last, hyper's end of the channel has nothing to be woken for.
+fn poll_quietly<B>(body: &mut B, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    let frame = hushed(|| Pin::new(&mut *body).poll_frame(cx));
+    if !body.is_end_stream() {
+        cx.waker().wake_by_ref();
+    }
+    frame
 }
 
 /// Reads a request's body. One that says it is over the cap is not read at all.
@@ -101,7 +116,11 @@ where
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     loop {
-        let frame = tokio::time::timeout(PAUSE_MAX, body.frame()).await.map_err(|_| Fault::BodySlow)?;
+        // Nearly always it has come with the head: then no timer is needed.
+        let frame = match std::future::poll_fn(|cx| Poll::Ready(poll_quietly(&mut body, cx))).await {
+            Poll::Ready(frame) => frame,
+            Poll::Pending => tokio::time::timeout(PAUSE_MAX, body.frame()).await.map_err(|_| Fault::BodySlow)?,
+        };
         let Some(frame) = frame else { break };
         let Ok(data) = frame.map_err(|_| Fault::BodyBroken)?.into_data() else { continue };
         if first.len() + rest.len() + data.len() > bytes_max {

@@ -12,36 +12,37 @@ const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Reads `Authorization: Bearer` and `x-api-key`; both may be there if they say the same.
 pub(super) fn read(headers: &HeaderMap) -> Credential {
-    let bearer = one(headers, &AUTHORIZATION).map(|value| value.map(|value| bearer(&value)));
+    let bearer = one(headers, &AUTHORIZATION).map(|value| value.map(bearer));
     let key = one(headers, &API_KEY);
+    let api_key = |token: &str| Credential::ApiKey(Secret::new(token.to_owned()));
     match (bearer, key) {
         (Ok(None), Ok(None)) => Credential::None,
-        (Ok(Some(Some(token))), Ok(None)) | (Ok(None), Ok(Some(token))) => Credential::ApiKey(token),
-        (Ok(Some(Some(token))), Ok(Some(key))) if token == key => Credential::ApiKey(token),
+        (Ok(Some(Some(token))), Ok(None)) | (Ok(None), Ok(Some(token))) => api_key(token),
+        (Ok(Some(Some(token))), Ok(Some(key))) if token == key => api_key(token),
         (Ok(_) | Err(_), Ok(_) | Err(_)) => Credential::Malformed,
     }
 }
 
 struct Unreadable;
 
-fn one(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Secret<String>>, Unreadable> {
+fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Unreadable> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
-        (Some(value), None) => text(value).filter(|text| !text.expose().is_empty()).map(Some).ok_or(Unreadable),
+        (Some(value), None) => text(value).filter(|text| !text.is_empty()).map(Some).ok_or(Unreadable),
         (Some(_), Some(_)) => Err(Unreadable),
     }
 }
 
-fn text(value: &HeaderValue) -> Option<Secret<String>> {
-    std::str::from_utf8(value.as_bytes()).ok().map(|text| Secret::new(text.trim_matches([' ', '\t']).to_owned()))
+fn text(value: &HeaderValue) -> Option<&str> {
+    std::str::from_utf8(value.as_bytes()).ok().map(|text| text.trim_matches([' ', '\t']))
 }
 
-fn bearer(value: &Secret<String>) -> Option<Secret<String>> {
-    let (scheme, token) = value.expose().split_once(' ')?;
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
     let token = token.trim_matches([' ', '\t']);
     let good = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && !token.contains([' ', '\t', ',']);
-    good.then(|| Secret::new(token.to_owned()))
+    good.then_some(token)
 }
 
 #[cfg(test)]

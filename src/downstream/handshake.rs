@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Response};
-use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{
     Answer, Call, Caller as _, ClientFacts, Event, Exchange, Handler, Owner, OwnerKey, ReasonCode, Reject, RejectKind,
@@ -10,8 +9,8 @@ use crate::exchange::{
 };
 use crate::session::{NewSession, SessionError};
 use crate::wire::bridge::server_info;
-use crate::wire::json;
-use crate::wire::jsonrpc::Request;
+use crate::wire::json::{self, Raw};
+use crate::wire::jsonrpc::{Params, Request};
 use crate::wire::mcp::{Era, ProtocolVersion, name};
 
 use super::answer::{CAPABILITIES, Rendered, invalid, member_instructions};
@@ -37,14 +36,13 @@ impl<H: Handler> Door<H> {
         if self.drain.is_draining() {
             return Err(Fault::Draining.into());
         }
-        let client = facts(request.params.as_ref()).map_err(|words| rejected(invalid(words)))?;
+        let client = facts(request.params.as_deref()).map_err(|words| rejected(invalid(words)))?;
         let version = client.version;
         let exchange = Exchange {
             endpoint: visit.endpoint.clone(),
             client: client.clone(),
-            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: CancellationToken::new() },
+            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: None },
             call: Call::Discover,
-            cancel: CancellationToken::new(),
         };
         let mut running = Running::new(self.handler.call(visit.caller.clone(), exchange));
         let instructions = loop {
@@ -86,22 +84,17 @@ fn no_session(err: SessionError) -> Reject {
 }
 
 /// Reads what a client says of itself; a version that is no string counts as none [FC-CLI-02].
-fn facts(params: Option<&Bytes>) -> Result<ClientFacts, String> {
-    let empty = Bytes::from_static(b"{}");
-    let params = params.unwrap_or(&empty);
-    let members = json::members(params).map_err(|err| err.to_string())?;
-    let get = |key| members.get(key).map_err(|err| err.to_string());
-    let slice = |value: &serde_json::value::RawValue| params.slice_ref(value.get().as_bytes());
+fn facts(params: Option<&Params>) -> Result<ClientFacts, String> {
+    let get = |key| match params {
+        Some(params) => params.get(key).map_err(|err| err.to_string()),
+        None => Ok(None),
+    };
     let requested = get("protocolVersion")?.and_then(json::text);
-    let capabilities = get("capabilities")?.map(slice).filter(|value| value.first() == Some(&b'{'));
+    // Copied, so that a session does not hold the whole request.
+    let own = |value: Raw<'_>| value.is_object().then(|| Bytes::copy_from_slice(value.get()));
     Ok(ClientFacts {
         version: ProtocolVersion::negotiate(requested.as_deref()),
-        info: get("clientInfo")?.map(slice).filter(|value| value.first() == Some(&b'{')).as_ref().map(own),
-        capabilities: capabilities.as_ref().map_or(Bytes::from_static(b"{}"), own),
+        info: get("clientInfo")?.and_then(own),
+        capabilities: get("capabilities")?.and_then(own).unwrap_or(Bytes::from_static(b"{}")),
     })
-}
-
-/// Copies a slice, so that a session does not hold the whole request.
-fn own(part: &Bytes) -> Bytes {
-    Bytes::copy_from_slice(part)
 }

@@ -2,15 +2,14 @@
 //!
 //! Invariants: a method's error is never a 404 here [R39]; a call outlives its connection [R45].
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
 use std::sync::Arc;
+
+use http::{Response, StatusCode};
 
 use crate::exchange::{Call, Exchange, Handler, Listen, ToolCall};
 use crate::id::SessionId;
 use crate::session::Session;
-use crate::wire::json;
-use crate::wire::jsonrpc::{Message, Notification, Request, RequestId};
+use crate::wire::jsonrpc::{Message, Notification, Params, Request, RequestId};
 use crate::wire::mcp::{Era, Method, ProtocolVersion, RequestMeta, name};
 
 use super::answer::{Asker, Rendered, invalid};
@@ -22,6 +21,7 @@ use super::server::Door;
 use super::stateless::{call_params, cursor_of};
 
 /// What became of a request.
+#[expect(clippy::large_enum_variant, reason = "one for each call, and moved once")]
 pub(super) enum Begun {
     /// It is answered.
     Answered(Rendered),
@@ -101,7 +101,7 @@ impl<H: Handler> Door<H> {
         let call = match Method::from_name(&request.method) {
             Some(Method::Ping) => return Ok(None),
             Some(Method::ToolsList) => {
-                let cursor = cursor_of(request.params.as_ref()).map_err(rejected)?;
+                let cursor = cursor_of(request.params.as_deref()).map_err(rejected)?;
                 Call::ListTools { cursor, told: session.told.clone() }
             }
             Some(Method::ToolsCall) => {
@@ -132,15 +132,10 @@ impl<H: Handler> Door<H> {
             return Begun::Answered(asker.refuse(Fault::DuplicateId.into()));
         };
         let survives = matches!(call, Call::CallTool(_));
-        let exchange = Exchange {
-            endpoint: visit.endpoint.clone(),
-            client: session.client.clone(),
-            owner: session.owner(),
-            call,
-            cancel: guard.token().clone(),
-        };
+        let exchange =
+            Exchange { endpoint: visit.endpoint.clone(), client: session.client.clone(), owner: session.owner(), call };
         let running = Running::new(self.handler.call(visit.caller.clone(), exchange))
-            .stopped_by(guard.token().clone().cancelled_owned())
+            .stopped_by(guard.stop().clone())
             .holding((guard, self.drain.guard()));
         let running = if survives {
             running.surviving(Survive { tasks: self.tasks.clone(), slots: Arc::clone(&self.orphans) })
@@ -171,11 +166,10 @@ impl<H: Handler> Door<H> {
             client: session.client.clone(),
             owner: session.owner(),
             call: Call::Listen(Listen { tools: true, told: session.told.clone() }),
-            cancel: guard.token().clone(),
         };
         let (drain, token) = (self.drain.clone(), guard.token().clone());
         let running = Running::new(self.handler.call(visit.caller.clone(), exchange))
-            .stopped_by(async move {
+            .stopped_when(async move {
                 tokio::select! {
                     () = drain.started() => {}
                     () = token.cancelled() => {}
@@ -208,14 +202,12 @@ fn is_stateless_version<C>(visit: &Visit<C>) -> bool {
 /// Takes note of a notification; what is not known is dropped.
 pub(super) fn note(session: &Session, notification: &Notification) {
     if notification.method == "notifications/cancelled"
-        && let Some(id) = cancelled_id(notification.params.as_ref())
+        && let Some(id) = cancelled_id(notification.params.as_deref())
     {
         session.cancel(&id);
     }
 }
 
-fn cancelled_id(params: Option<&Bytes>) -> Option<RequestId> {
-    let params = params?;
-    let id = json::members(params).ok()?.get("requestId").ok()??;
-    RequestId::from_raw(params.slice_ref(id.get().as_bytes()))
+fn cancelled_id(params: Option<&Params>) -> Option<RequestId> {
+    RequestId::from_raw(params?.slice("requestId").ok()??)
 }

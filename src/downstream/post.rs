@@ -1,7 +1,7 @@
 //! One POST: read, decode, and find out in which era it is asked (protocol §2.8).
 
 use bytes::Bytes;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, HeaderName, Response};
 
 use crate::exchange::{Endpoint, Handler};
 use crate::id::PrincipalId;
@@ -69,7 +69,7 @@ impl<C> Visit<C> {
     }
 
     /// Reads a header that may stand once.
-    pub(super) fn header(&self, name: &str) -> Single<'_> {
+    pub(super) fn header(&self, name: HeaderName) -> Single<'_> {
         let mut values = self.headers.get_all(name).iter();
         match (values.next(), values.next()) {
             (None, _) => Single::Absent,
@@ -118,8 +118,8 @@ impl<H: Handler> Door<H> {
             Err(DecodeError { kind, id }) => return visit.refuse(Fault::from(kind), id),
         };
         let (method, id, params) = match &message {
-            Message::Request(request) => (label(&request.method), Some(&request.id), request.params.as_ref()),
-            Message::Notification(notification) => ("notification", None, notification.params.as_ref()),
+            Message::Request(request) => (label(&request.method), Some(&request.id), request.params.as_deref()),
+            Message::Notification(notification) => ("notification", None, notification.params.as_deref()),
             Message::Response(_) => ("response", None, None),
         };
         visit.method = method;

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::Semaphore;
 
 use crate::exchange::{Event, EventStream, Reject, RejectKind, Reply, ReplyBody};
-use crate::runtime::Tasks;
+use crate::runtime::{Stop, Tasks};
 
 type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -32,11 +32,18 @@ pub(super) struct Survive {
 
 struct Inner {
     state: State,
-    stop: Option<BoxedFuture<()>>,
+    stop: Stopper,
     /// Given back with the outcome: ids in flight.
     holds: Vec<Box<dyn Send>>,
     /// Given back with the body.
     guards: Vec<Box<dyn Send>>,
+}
+
+/// What ends a call without an outcome.
+enum Stopper {
+    Nothing,
+    Signal(Stop),
+    Future(BoxedFuture<()>),
 }
 
 enum State {
@@ -51,13 +58,24 @@ impl Running {
     /// Takes a call that ends when its holder drops it.
     pub(super) fn new(call: impl Future<Output = Reply> + Send + 'static) -> Self {
         let state = State::Calling(Box::pin(call));
-        Self { inner: Some(Inner { state, stop: None, holds: Vec::new(), guards: Vec::new() }), survive: None }
+        Self {
+            inner: Some(Inner { state, stop: Stopper::Nothing, holds: Vec::new(), guards: Vec::new() }),
+            survive: None,
+        }
+    }
+
+    /// Ends the call without an outcome once the signal is given.
+    pub(super) fn stopped_by(mut self, stop: Stop) -> Self {
+        if let Some(inner) = &mut self.inner {
+            inner.stop = Stopper::Signal(stop);
+        }
+        self
     }
 
     /// Ends the call without an outcome once `stop` resolves.
-    pub(super) fn stopped_by(mut self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
+    pub(super) fn stopped_when(mut self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
         if let Some(inner) = &mut self.inner {
-            inner.stop = Some(Box::pin(stop));
+            inner.stop = Stopper::Future(Box::pin(stop));
         }
         self
     }
@@ -126,7 +144,12 @@ impl Inner {
         if matches!(self.state, State::Over) {
             return Poll::Ready(None);
         }
-        if self.stop.as_mut().is_some_and(|stop| stop.as_mut().poll(cx).is_ready()) {
+        let stopped = match &mut self.stop {
+            Stopper::Nothing => Poll::Pending,
+            Stopper::Signal(stop) => stop.poll_stopped(cx),
+            Stopper::Future(stop) => stop.as_mut().poll(cx),
+        };
+        if stopped.is_ready() {
             self.finish();
             return Poll::Ready(None);
         }
@@ -158,7 +181,7 @@ impl Inner {
 
     fn finish(&mut self) {
         self.state = State::Over;
-        self.stop = None;
+        self.stop = Stopper::Nothing;
         self.holds.clear();
     }
 }

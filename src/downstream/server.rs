@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::exchange::{Caller as _, Endpoint, Handler};
 use crate::id::PrincipalId;
 use crate::net::{Connection, Listener};
-use crate::runtime::{Drain, Tasks};
+use crate::runtime::{Drain, Hushable, Tasks};
 use crate::session::{SessionLimits, SessionStore};
 use crate::wire::mcp::{Era, name};
 
@@ -113,10 +113,11 @@ impl<H: Handler> Downstream<H> {
             };
             let door = Arc::clone(&self.0);
             let guard = self.0.drain.guard();
-            self.0.tasks.spawn("client connection", async move {
+            let served = Hushable::new(async move {
                 door.connection(connection, reach).await;
                 drop(guard);
             });
+            self.0.tasks.spawn("client connection", served);
         }
     }
 

@@ -4,13 +4,12 @@
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{
     Call, ClientFacts, Exchange, Handler, Listen, Owner, OwnerKey, ReasonCode, Reject, RejectKind, Told, ToolCall,
 };
 use crate::wire::json;
-use crate::wire::jsonrpc::{Message, Request, RequestId};
+use crate::wire::jsonrpc::{Message, Params, Request, RequestId};
 use crate::wire::mcp::{CallParams, Era, Method, ProtocolVersion, RequestMeta, Target, ToolError, decode_value, name};
 
 use super::answer::{Asker, Log, invalid, notification, subscription};
@@ -87,15 +86,13 @@ impl<H: Handler> Door<H> {
         client: ClientFacts,
     ) -> Response<Body> {
         let tools = matches!(&call, Call::Listen(listen) if listen.tools);
-        let cancel = CancellationToken::new();
         let exchange = Exchange {
             endpoint: visit.endpoint.clone(),
             client,
-            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: CancellationToken::new() },
+            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: None },
             call,
-            cancel: cancel.clone(),
         };
-        let running = Running::new(self.handler.call(visit.caller.clone(), exchange)).holding(cancel.drop_guard());
+        let running = Running::new(self.handler.call(visit.caller.clone(), exchange));
         match (method, &asker.id) {
             (Method::SubscriptionsListen, Some(id)) => {
                 if !visit.take.events() {
@@ -103,7 +100,7 @@ impl<H: Handler> Door<H> {
                 }
                 let first = acknowledged(id, tools);
                 let drain = self.drain.clone();
-                let running = running.stopped_by(async move { drain.started().await });
+                let running = running.stopped_when(async move { drain.started().await });
                 self.stream(running, asker, Some(first)).await
             }
             _ => self.answer(running, asker, visit.take).await,
@@ -137,8 +134,7 @@ fn check_headers<C>(visit: &Visit<C>, request: &Request, version: &str) -> Check
         Target::None => return Ok(()),
     };
     let twice = |err: json::JsonError| Refusal::from(Fault::Meta(err.to_string()));
-    let members = request.params.as_ref().map(|params| json::members(params)).transpose().map_err(twice)?;
-    let target = members.map(|members| members.get(key)).transpose().map_err(twice)?.flatten();
+    let target = request.params.as_deref().map(|params| params.get(key)).transpose().map_err(twice)?.flatten();
     let target = target.and_then(json::text);
     match (visit.header(name::NAME), target) {
         (Single::Value(header), Some(target)) => {
@@ -160,7 +156,7 @@ fn call_of<C: crate::exchange::Caller>(
     match method {
         Method::Discover => Ok(Call::Discover),
         Method::ToolsList => {
-            let cursor = cursor_of(request.params.as_ref()).map_err(rejected)?;
+            let cursor = cursor_of(request.params.as_deref()).map_err(rejected)?;
             Ok(Call::ListTools { cursor, told: Told::default() })
         }
         Method::ToolsCall => {
@@ -172,7 +168,7 @@ fn call_of<C: crate::exchange::Caller>(
             Ok(Call::CallTool(Box::new(ToolCall { request, params, meta, param_headers })))
         }
         Method::SubscriptionsListen => {
-            let tools = wants_tools(request.params.as_ref())
+            let tools = wants_tools(request.params.as_deref())
                 .ok_or_else(|| rejected(invalid("'notifications' must say what is listened for")))?;
             Ok(Call::Listen(Listen { tools, told: Told::new(visit.caller.seen(&visit.endpoint)) }))
         }
@@ -206,7 +202,7 @@ fn param_headers<C>(visit: &Visit<C>) -> Checked<Vec<(String, String)>> {
 
 /// Reads the params of a call; a key that stands twice is worth a 400 [R11].
 pub(super) fn call_params(request: &Request) -> Result<CallParams, (StatusCode, String)> {
-    let params = request.params.as_ref().ok_or_else(|| (StatusCode::OK, ToolError::Name.to_string()))?;
+    let params = request.params.as_deref().ok_or_else(|| (StatusCode::OK, ToolError::Name.to_string()))?;
     CallParams::read(params).map_err(|err| {
         let status = if matches!(err, ToolError::Malformed(_)) { StatusCode::BAD_REQUEST } else { StatusCode::OK };
         (status, err.to_string())
@@ -214,23 +210,21 @@ pub(super) fn call_params(request: &Request) -> Result<CallParams, (StatusCode, 
 }
 
 /// Reads the cursor of a list request; `null` counts as absent.
-pub(super) fn cursor_of(params: Option<&Bytes>) -> Result<Option<String>, Reject> {
+pub(super) fn cursor_of(params: Option<&Params>) -> Result<Option<String>, Reject> {
     let bad = || Reject::client(RejectKind::InvalidParams, "Invalid cursor", ReasonCode::BadRequest);
     let Some(params) = params else { return Ok(None) };
-    let members = json::members(params).map_err(|_| bad())?;
-    match members.get("cursor").map_err(|_| bad())? {
+    match params.get("cursor").map_err(|_| bad())? {
         None => Ok(None),
-        Some(cursor) if cursor.get() == "null" => Ok(None),
+        Some(cursor) if cursor.get() == b"null" => Ok(None),
         Some(cursor) => json::text(cursor).map(|cursor| Some(cursor.into_owned())).ok_or_else(bad),
     }
 }
 
-fn wants_tools(params: Option<&Bytes>) -> Option<bool> {
-    let filter = json::members(params?).ok()?.get("notifications").ok()??;
-    let filter = json::members(filter.get().as_bytes()).ok()?;
-    match filter.get("toolsListChanged").ok()?.map(serde_json::value::RawValue::get) {
-        Some("true") => Some(true),
-        None | Some("false") => Some(false),
+fn wants_tools(params: Option<&Params>) -> Option<bool> {
+    let filter = json::members(params?.get("notifications").ok()??.get()).ok()?;
+    match filter.get("toolsListChanged").ok()?.map(json::Raw::get) {
+        Some(b"true") => Some(true),
+        None | Some(b"false") => Some(false),
         Some(_) => None,
     }
 }

@@ -94,6 +94,12 @@ impl Reply {
         Self { body: ReplyBody::Done(Box::new(outcome)), guards: Vec::new() }
     }
 
+    /// Makes a reply of one outcome that is boxed already.
+    #[must_use]
+    pub fn done(outcome: Box<Outcome>) -> Self {
+        Self { body: ReplyBody::Done(outcome), guards: Vec::new() }
+    }
+
     /// Makes a reply of events; the last must be `Done`.
     #[must_use]
     pub fn events(events: EventStream) -> Self {

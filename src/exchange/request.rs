@@ -30,8 +30,6 @@ pub struct Exchange {
     pub owner: Owner,
     /// What is asked.
     pub call: Call,
-    /// Cancelled by `notifications/cancelled` of this request, or when its session ends.
-    pub cancel: CancellationToken,
 }
 
 /// What a client says of itself; never a ground for a security decision.
@@ -50,8 +48,8 @@ pub struct ClientFacts {
 pub struct Owner {
     /// The key.
     pub key: OwnerKey,
-    /// Cancelled when the owner ends: then its server sessions are closed. The doors never meet.
-    pub ended: CancellationToken,
+    /// Cancelled when the owner ends: then its server sessions are closed. `None` for one that does not end.
+    pub ended: Option<CancellationToken>,
 }
 
 /// The identity of an owner.
@@ -137,6 +135,8 @@ pub struct UpstreamCall {
     pub call: Arc<ToolCall>,
     /// The server's own name for the tool.
     pub original: Arc<str>,
+    /// The same as JSON text, as the server spells it.
+    pub original_spelled: Bytes,
     /// The arguments that travel as headers.
     pub header_params: Arc<[HeaderParam]>,
     /// What the client says of itself.

@@ -10,22 +10,22 @@ use super::Gateway;
 use super::inspect::open_state;
 use super::resolve::Resolved;
 
-/// A permitted call and what ends it early.
+/// A permitted call and its server.
 #[derive(Debug)]
 pub(super) struct Authorized {
     pub(super) server: crate::id::UpstreamName,
     pub(super) call: Permitted<UpstreamCall>,
-    pub(super) cancel: tokio_util::sync::CancellationToken,
 }
 
 /// Asks policy; the only way to a [`Permitted`] call.
 pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authorized, Reject> {
     let request_state = open_state(gateway, &resolved)?;
-    let Resolved { caller, entry, call, client, owner, cancel } = resolved;
+    let Resolved { caller, entry, call, client, owner } = resolved;
     let action = Action { server: &entry.server, shown: &entry.shown, full: &entry.full };
     let upstream = UpstreamCall {
         call,
         original: Arc::clone(&entry.original),
+        original_spelled: entry.definition.raw.slice(entry.definition.name_at.clone()),
         header_params: Arc::clone(&entry.header_params),
         client,
         owner,
@@ -33,7 +33,7 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
         request_state,
     };
     let call = caller.subject().decide(&action).permit(upstream).map_err(|why| Reject::unknown_tool(why.into()))?;
-    Ok(Authorized { server: entry.server.clone(), call, cancel })
+    Ok(Authorized { server: entry.server.clone(), call })
 }
 
 /// The refusal of a `requestState` that is not ours, not this call's, or too old [R92].

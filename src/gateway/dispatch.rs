@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use tokio::time::{Instant, Sleep};
-use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Event, EventStream, ReasonCode, Reject, RejectKind, Reply, ReplyBody};
 use crate::id::UpstreamName;
@@ -16,27 +15,22 @@ use super::authorize::Authorized;
 
 /// Sends the call; the reply is known with the first event or the answer.
 pub(super) async fn dispatch(gateway: &Gateway, authorized: Authorized) -> Reply {
-    let Authorized { server, call, cancel } = authorized;
+    let Authorized { server, call } = authorized;
     let Some(target) = gateway.targets.get(&server) else {
         return Reply::once(Err(Reject::unknown_tool(ReasonCode::Unknown)));
     };
-    let limits = Limits {
-        server,
-        idle: target.settings().tool_timeout,
-        max: target.settings().tool_max.max(target.settings().tool_timeout),
-        cancel,
-    };
-    let mut timer = Timer::start(&limits);
+    let settings = target.settings();
+    let limits = Limits { server, idle: settings.tool_timeout, max: settings.tool_max.max(settings.tool_timeout) };
+    #[expect(clippy::disallowed_methods, reason = "a deadline for tokio's own timer")]
+    let end = Instant::now() + limits.max;
     let sent = Arc::clone(target).send(call);
-    let reply = tokio::select! {
-        biased;
-        reject = timer.expired(&limits) => return Reply::once(Err(reject)),
-        reply = sent => reply,
+    let Ok(reply) = tokio::time::timeout(limits.idle, sent).await else {
+        return Reply::once(Err(limits.exceeded()));
     };
     match reply.into_parts() {
-        (ReplyBody::Done(outcome), _guards) => Reply::once(*outcome),
+        (ReplyBody::Done(outcome), _guards) => Reply::done(outcome),
         (ReplyBody::Events(events), guards) => {
-            let watched = Watched { events: Some(events), timer, limits };
+            let watched = Watched { events: Some(events), timer: Timer::start(&limits, end), limits };
             Reply::events(Box::pin(stream::unfold(watched, Watched::next))).with_guard(guards)
         }
     }
@@ -47,7 +41,17 @@ struct Limits {
     server: UpstreamName,
     idle: Duration,
     max: Duration,
-    cancel: CancellationToken,
+}
+
+impl Limits {
+    fn exceeded(&self) -> Reject {
+        let words = format!(
+            "server '{}' did not answer within {} s (tool_timeout_secs); the call was cancelled",
+            self.server,
+            self.idle.as_secs()
+        );
+        Reject::upstream(RejectKind::UpstreamTimeout, words, "")
+    }
 }
 
 /// The time of one call: each event extends it, up to the maximum [LIM-4].
@@ -59,31 +63,14 @@ struct Timer {
 
 impl Timer {
     #[expect(clippy::disallowed_methods, reason = "a deadline for tokio's own timer")]
-    fn start(limits: &Limits) -> Self {
-        let now = Instant::now();
-        Self { idle: Box::pin(tokio::time::sleep(limits.idle)), end: now + limits.max }
+    fn start(limits: &Limits, end: Instant) -> Self {
+        let deadline = (Instant::now() + limits.idle).min(end);
+        Self { idle: Box::pin(tokio::time::sleep_until(deadline)), end }
     }
 
     #[expect(clippy::disallowed_methods, reason = "a deadline for tokio's own timer")]
     fn extend(&mut self, limits: &Limits) {
         self.idle.as_mut().reset((Instant::now() + limits.idle).min(self.end));
-    }
-
-    async fn expired(&mut self, limits: &Limits) -> Reject {
-        tokio::select! {
-            biased;
-            () = limits.cancel.cancelled() => {
-                Reject::client(RejectKind::Upstream, "the call was cancelled", ReasonCode::BadRequest)
-            }
-            () = &mut self.idle => {
-                let words = format!(
-                    "server '{}' did not answer within {} s (tool_timeout_secs); the call was cancelled",
-                    limits.server,
-                    limits.idle.as_secs()
-                );
-                Reject::upstream(RejectKind::UpstreamTimeout, words, "")
-            }
-        }
     }
 }
 
@@ -99,13 +86,12 @@ impl Watched {
         let events = self.events.as_mut()?;
         let event = tokio::select! {
             biased;
-            () = self.limits.cancel.cancelled() => Event::Done(Err(self.timer.expired(&self.limits).await)),
             // Before the timer: an answer that has arrived counts, however late it is asked for.
             event = events.next() => event.unwrap_or_else(|| {
                 let words = format!("server '{}' ended its answer too early", self.limits.server);
                 Event::Done(Err(Reject::upstream(RejectKind::Upstream, words, "")))
             }),
-            reject = self.timer.expired(&self.limits) => Event::Done(Err(reject)),
+            () = &mut self.timer.idle => Event::Done(Err(self.limits.exceeded())),
         };
         match event {
             Event::Done(_) => self.events = None,

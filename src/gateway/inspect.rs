@@ -8,10 +8,11 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 
-use crate::exchange::{Answer, Caller as _, Event, Outcome, Reject, RejectKind, Reply, ReplyBody};
+use crate::catalog::Entry;
+use crate::exchange::{Answer, Caller as _, Event, Outcome, Reject, RejectKind, Reply, ReplyBody, ToolCall};
 use crate::id::PrincipalId;
 use crate::wire::json;
-use crate::wire::jsonrpc::{Edits, Payload, Response};
+use crate::wire::jsonrpc::{Payload, Response};
 
 use super::Gateway;
 use super::authorize::bad_state;
@@ -41,17 +42,23 @@ struct Sealed {
 #[derive(Debug)]
 pub(super) struct Inspection {
     principal: PrincipalId,
-    binding: Binding,
+    entry: Arc<Entry>,
+    call: Arc<ToolCall>,
 }
 
 impl Inspection {
     pub(super) fn of(resolved: &Resolved) -> Self {
-        Self { principal: resolved.caller.principal().clone(), binding: binding(resolved) }
+        Self {
+            principal: resolved.caller.principal().clone(),
+            entry: Arc::clone(&resolved.entry),
+            call: Arc::clone(&resolved.call),
+        }
     }
 
     /// Looks at the outcome, now or at the end of the events.
     pub(super) fn inspect(self, gateway: &Arc<Gateway>, reply: Reply) -> Reply {
         match reply.into_parts() {
+            (ReplyBody::Done(outcome), _guards) if !is_input_request(&outcome) => Reply::done(outcome),
             (ReplyBody::Done(outcome), _guards) => Reply::once(self.outcome(gateway, *outcome)),
             (ReplyBody::Events(events), guards) => {
                 let (gateway, mut inspection) = (Arc::clone(gateway), Some(self));
@@ -78,71 +85,59 @@ impl Inspection {
     }
 
     fn seal(self, gateway: &Gateway, response: Response) -> Result<Response, Reject> {
-        let Payload::Result(at) = response.payload.clone() else { return Ok(response) };
         let broken = |why: &str| {
-            let words = format!("server '{}' sent an input request that cannot be read", self.binding.server);
+            let words = format!("server '{}' sent an input request that cannot be read", self.entry.server);
             Reject::upstream(RejectKind::Upstream, words, why)
         };
-        let result = response.raw.slice(at.clone());
-        let members = json::members(&result).map_err(|err| broken(&err.to_string()))?;
-        let Some(state) = members.get("requestState").map_err(|err| broken(&err.to_string()))? else {
+        let outline = response.outline().map_err(|err| broken(&err.to_string()))?;
+        let Some(place) = outline.at(&response.raw, "requestState").map_err(|err| broken(&err.to_string()))? else {
             return Ok(response);
         };
-        let place = json::range_in(&result, state.get());
-        let place = place.start + at.start..place.end + at.start;
-        let payload = Sealed { state: state.get().to_owned(), binding: self.binding };
+        let state = String::from_utf8_lossy(response.raw.get(place.clone()).unwrap_or_default()).into_owned();
+        let payload = Sealed { state, binding: binding(&self.entry, &self.call) };
         let payload = serde_json::to_vec(&payload).unwrap_or_default();
         let expires = gateway.clock.unix_secs() + STATE_SECS;
         let sealed = gateway.seal.seal(PURPOSE, self.principal.as_str(), expires, &payload).map_err(|err| {
             Reject::upstream(RejectKind::Upstream, "the gateway cannot seal a handle", err.to_string())
         })?;
-        let text = json::quoted(&sealed);
-        let grown = text.len() + at.end - (place.end - place.start);
-        let mut edits = Edits::new(response.raw.clone());
-        // The id may lie behind the result.
-        let moved = response.id_at.start > at.start;
-        let id_at = if moved {
-            let shift = |place: usize| place + grown - at.end;
-            shift(response.id_at.start)..shift(response.id_at.end)
-        } else {
-            response.id_at.clone()
-        };
-        edits.replace(place, text);
-        Ok(Response { raw: edits.apply(), id: response.id, id_at, payload: Payload::Result(at.start..grown) })
+        drop(outline);
+        Ok(response.with_edit(place, json::quoted(&sealed)))
     }
 }
 
 /// Opens the state that a retry carries, as the server's own JSON text.
 pub(super) fn open_state(gateway: &Gateway, resolved: &Resolved) -> Result<Option<Bytes>, Reject> {
-    let (Some(at), Some(params)) = (&resolved.call.params.request_state_at, &resolved.call.request.params) else {
-        return Ok(None);
-    };
-    let text: String = serde_json::from_slice(params.get(at.clone()).unwrap_or_default()).map_err(|_| bad_state())?;
+    let Some(at) = &resolved.call.params.request_state_at else { return Ok(None) };
+    let state = resolved.call.request.raw.get(at.clone()).unwrap_or_default();
+    let text: String = serde_json::from_slice(state).map_err(|_| bad_state())?;
     let now = gateway.clock.unix_secs();
     let opened =
         gateway.seal.open(PURPOSE, resolved.caller.principal().as_str(), now, &text).map_err(|_| bad_state())?;
     let sealed: Sealed = serde_json::from_slice(&opened).map_err(|_| bad_state())?;
-    if sealed.binding != binding(resolved) {
+    if sealed.binding != binding(&resolved.entry, &resolved.call) {
         return Err(bad_state());
     }
     Ok(Some(Bytes::from(sealed.state)))
 }
 
-fn binding(resolved: &Resolved) -> Binding {
-    let arguments = resolved.call.params.arguments.as_deref().unwrap_or_default();
+fn binding(entry: &Entry, call: &ToolCall) -> Binding {
+    let arguments = call.params.arguments.as_deref().unwrap_or_default();
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, arguments);
     Binding {
-        server: resolved.entry.server.as_str().to_owned(),
-        tool: resolved.entry.original.to_string(),
+        server: entry.server.as_str().to_owned(),
+        tool: entry.original.to_string(),
         arguments: digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
     }
 }
 
+fn is_input_request(outcome: &Outcome) -> bool {
+    matches!(outcome, Ok(Answer::Upstream { response, .. }) if asks_for_input(response))
+}
+
 fn asks_for_input(response: &Response) -> bool {
-    let Payload::Result(at) = &response.payload else { return false };
-    let result = response.raw.get(at.clone()).unwrap_or_default();
-    memchr::memmem::find(result, b"input_required").is_some()
-        && json::members(result).ok().is_some_and(|members| {
-            members.get("resultType").ok().flatten().is_some_and(|kind| kind.get() == "\"input_required\"")
+    matches!(response.payload, Payload::Result(_))
+        && response.outline().is_ok_and(|members| {
+            let kind = members.get(&response.raw, "resultType").ok().flatten();
+            kind.is_some_and(|kind| kind.get() == b"\"input_required\"")
         })
 }

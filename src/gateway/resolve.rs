@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-
 use crate::catalog::Entry;
 use crate::exchange::{Call, ClientFacts, Endpoint, Exchange, Owner, ReasonCode, Reject, RejectKind, ToolCall};
 use crate::wire::mcp::{ParamValue, decode_value};
@@ -20,12 +18,11 @@ pub(super) struct Resolved {
     pub(super) call: Arc<ToolCall>,
     pub(super) client: ClientFacts,
     pub(super) owner: Owner,
-    pub(super) cancel: CancellationToken,
 }
 
 /// Finds the tool. A name that is not known yet waits for granted servers that have never listed [TRN-8].
 pub(super) async fn resolve(gateway: &Gateway, caller: Identified, exchange: Exchange) -> Result<Resolved, Reject> {
-    let Exchange { endpoint, client, owner, call, cancel } = exchange;
+    let Exchange { endpoint, client, owner, call } = exchange;
     let Call::CallTool(call) = call else {
         return Err(Reject::client(RejectKind::InvalidParams, "not a tool call", ReasonCode::BadRequest));
     };
@@ -40,7 +37,7 @@ pub(super) async fn resolve(gateway: &Gateway, caller: Identified, exchange: Exc
         }
     };
     check_header_params(&call, &entry)?;
-    Ok(Resolved { caller, entry, call, client, owner, cancel })
+    Ok(Resolved { caller, entry, call, client, owner })
 }
 
 /// Looks a name up as a call does.

@@ -7,5 +7,5 @@ mod listen;
 #[cfg(test)]
 pub(crate) mod script;
 
-pub use client::{HttpClient, SendError};
+pub use client::{HttpClient, ResponseBody, SendError};
 pub use listen::{Connection, Listener, Slots};

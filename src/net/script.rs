@@ -65,9 +65,10 @@ impl Recorded {
     /// Returns the JSON body's member as text: of a string without quotes; empty if there is none.
     pub(crate) fn member(&self, name: &str) -> String {
         let Ok(members) = members::members(self.body.as_bytes()) else { return String::new() };
-        let found = members.iter().find(|(key, _)| *key == name).map(|(_, value)| value);
+        let found = members.iter().find(|(key, _)| **key == *name.as_bytes()).map(|(_, value)| value);
         found.map_or_else(String::new, |value| {
-            members::text(value).map_or_else(|| value.get().to_owned(), std::borrow::Cow::into_owned)
+            members::text(value)
+                .map_or_else(|| String::from_utf8_lossy(value.get()).into_owned(), std::borrow::Cow::into_owned)
         })
     }
 

@@ -3,11 +3,15 @@
 //! Not for: sockets or protocol.
 
 mod drain;
+mod hush;
 mod ready;
+mod stop;
 mod task;
 
 pub use drain::{Drain, DrainGuard};
+pub use hush::{Hushable, hushed};
 pub use ready::{Ready, ReadyLatch};
+pub use stop::Stop;
 pub use task::Tasks;
 
 /// Builds the one runtime of the process; the only place that decides which one it is.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Moment};
 use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Told};
 use crate::id::{PrincipalId, SessionId};
+use crate::runtime::Stop;
 use crate::wire::jsonrpc::RequestId;
 
 /// A legacy client's session.
@@ -40,7 +41,8 @@ pub struct Session {
 /// What is in flight.
 #[derive(Debug, Default)]
 pub(super) struct Live {
-    calls: HashMap<RequestId, CancellationToken>,
+    calls: HashMap<RequestId, Stop>,
+    ended: bool,
     stream: Option<(u64, CancellationToken)>,
     streams_opened: u64,
 }
@@ -50,7 +52,7 @@ pub(super) struct Live {
 pub struct CallGuard {
     session: Arc<Session>,
     id: RequestId,
-    token: CancellationToken,
+    stop: Stop,
 }
 
 /// The session's newest GET stream.
@@ -67,21 +69,23 @@ impl Session {
     /// Takes a request's id; `None` if it is in flight already.
     #[must_use]
     pub fn begin(self: &Arc<Self>, id: &RequestId) -> Option<CallGuard> {
-        let token = self.ended.child_token();
-        match self.live().calls.entry(id.clone()) {
+        let stop = Stop::default();
+        let mut live = self.live();
+        match live.calls.entry(id.clone()) {
             Entry::Occupied(_) => return None,
-            Entry::Vacant(place) => place.insert(token.clone()),
+            Entry::Vacant(place) => place.insert(stop.clone()),
         };
-        Some(CallGuard { session: Arc::clone(self), id: id.clone(), token })
+        if live.ended {
+            stop.stop();
+        }
+        drop(live);
+        Some(CallGuard { session: Arc::clone(self), id: id.clone(), stop })
     }
 
     /// Cancels the request of that id, type and spelling exact; says whether there was one [IDS].
     pub fn cancel(&self, id: &RequestId) -> bool {
-        let token = self.live().calls.get(id).cloned();
-        token.is_some_and(|token| {
-            token.cancel();
-            true
-        })
+        let call = self.live().calls.get(id).cloned();
+        call.map(|call| call.stop()).is_some()
     }
 
     /// Opens the GET stream; the one before is closed [FC-SES-06].
@@ -102,7 +106,19 @@ impl Session {
     /// Returns the owner of the server-side state this session opens.
     #[must_use]
     pub fn owner(&self) -> Owner {
-        Owner { key: OwnerKey::Session(self.number), ended: self.ended.clone() }
+        Owner { key: OwnerKey::Session(self.number), ended: Some(self.ended.clone()) }
+    }
+
+    /// Ends all that is in flight, and all that begins later.
+    pub(super) fn end(&self) {
+        let mut live = self.live();
+        live.ended = true;
+        let calls: Vec<Stop> = live.calls.values().cloned().collect();
+        drop(live);
+        for call in calls {
+            call.stop();
+        }
+        self.ended.cancel();
     }
 
     pub(super) fn touch(&self) {
@@ -123,10 +139,10 @@ impl Session {
 // === impl CallGuard ===
 
 impl CallGuard {
-    /// Returns the token that is cancelled by `notifications/cancelled` or with the session.
+    /// Returns what is stopped by `notifications/cancelled`, or with the session.
     #[must_use]
-    pub const fn token(&self) -> &CancellationToken {
-        &self.token
+    pub const fn stop(&self) -> &Stop {
+        &self.stop
     }
 }
 

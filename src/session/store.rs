@@ -181,7 +181,7 @@ impl SessionStore {
     }
 
     fn end(&self, session: &Session) {
-        session.ended.cancel();
+        session.end();
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.all = counts.all.saturating_sub(1);
         if let Some(mine) = counts.of.get_mut(&session.principal) {
@@ -272,6 +272,17 @@ mod tests {
         assert!(session.ended.is_cancelled());
     }
 
+    #[test]
+    fn a_session_takes_its_calls_along() {
+        let store = store(&Clock::manual());
+        let session = store.create(new("alice")).unwrap();
+        let call = session.begin(&RequestId::number(0)).unwrap();
+        assert!(!call.stop().is_stopped());
+        store.remove(&session);
+        assert!(call.stop().is_stopped());
+        assert!(session.begin(&RequestId::number(1)).unwrap().stop().is_stopped());
+    }
+
     /// [FC-IDS-01]
     #[test]
     fn cancel_is_exact_in_type() {
@@ -279,8 +290,8 @@ mod tests {
         let session = store.create(new("alice")).unwrap();
         let call = session.begin(&RequestId::number(0)).unwrap();
         assert!(!session.cancel(&RequestId::from_raw(Bytes::from_static(b"\"0\"")).unwrap()));
-        assert!(!call.token().is_cancelled());
+        assert!(!call.stop().is_stopped());
         assert!(session.cancel(&RequestId::number(0)));
-        assert!(call.token().is_cancelled());
+        assert!(call.stop().is_stopped());
     }
 }

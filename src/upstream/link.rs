@@ -100,7 +100,7 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
 #[derive(Clone, Debug)]
 pub(super) enum Outgoing {
     /// A client's call.
-    Call(Box<UpstreamCall>),
+    Call(Arc<UpstreamCall>),
     /// A request of the gateway's own; `members` are the params' members without braces.
     Own {
         /// The method.
@@ -124,7 +124,7 @@ impl Outgoing {
                 &Hop {
                     era,
                     id,
-                    name: json::quoted(&call.original),
+                    name: call.original_spelled.clone(),
                     capabilities: capabilities(call),
                     client_info: call.client.info.clone().unwrap_or_else(bridge::server_info),
                     request_state: call.request_state.clone(),
@@ -153,9 +153,7 @@ impl Outgoing {
     /// came. `None` if the client wants none, or the notification is malformed.
     pub(super) fn progress_for_client(&self, notification: &Notification) -> Option<Bytes> {
         let token = self.progress_token()?;
-        let params = notification.params.as_ref()?;
-        let members = json::members(params).ok()?;
-        let at = json::range_in(&notification.raw, members.get("progressToken").ok()??.get());
+        let at = notification.params.as_deref()?.at("progressToken").ok()??;
         let mut edits = crate::wire::jsonrpc::Edits::new(notification.raw.clone());
         edits.replace(at, token.clone());
         Some(edits.apply())
@@ -170,20 +168,22 @@ pub(super) fn capabilities(call: &UpstreamCall) -> Bytes {
         return NONE;
     }
     let Ok(members) = json::members(&call.client.capabilities) else { return NONE };
-    let carried = |key: &str| matches!(key, "elicitation" | "roots" | "sampling");
-    if members.iter().all(|(key, _)| carried(key)) {
+    let carried = |key: &[u8]| matches!(key, b"elicitation" | b"roots" | b"sampling");
+    if members.iter().all(|(key, _)| carried(&key)) {
         return call.client.capabilities.clone();
     }
-    let kept: Vec<String> = members
-        .iter()
-        .filter(|(key, _)| carried(key))
-        .map(|(key, value)| format!("\"{key}\":{}", value.get()))
-        .collect();
-    Bytes::from(format!("{{{}}}", kept.join(",")))
+    let mut kept = Vec::from(*b"{");
+    for (key, value) in members.iter().filter(|(key, _)| carried(key)) {
+        if kept.len() > 1 {
+            kept.push(b',');
+        }
+        kept.extend_from_slice(&[b"\"", &*key, b"\":", value.get()].concat());
+    }
+    kept.push(b'}');
+    Bytes::from(kept)
 }
 
 /// Reads the value of `progress` in a progress notification, for the rule that it must grow [R109].
 pub(super) fn progress_value(notification: &Notification) -> Option<f64> {
-    let members = json::members(notification.params.as_ref()?).ok()?;
-    members.get("progress").ok()??.get().parse().ok()
+    notification.params.as_deref()?.get("progress").ok()??.parse()
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use serde_json::value::RawValue;
 
 use crate::exchange::{Answer, Event, Outcome, ReplyBody};
 use crate::wire::json;
@@ -113,23 +112,24 @@ fn add_page(listing: &mut Listing, result: &Bytes) -> Result<Option<String>, Str
     let members = json::members(result).map_err(|err| err.to_string())?;
     let get = |key| members.get(key).map_err(|err| err.to_string());
     let tools = get("tools")?.ok_or("a result without 'tools'")?;
-    let tools: Vec<&RawValue> = serde_json::from_str(tools.get()).map_err(|err| format!("'tools': {err}"))?;
-    for tool in tools {
+    let places = json::elements(tools.get()).map_err(|err| format!("'tools': {err}"))?;
+    for place in places {
         if listing.tools.len() >= TOOLS_MAX {
             listing.warn(format!("more than {TOOLS_MAX} tools: the rest is left out"));
             return Ok(None);
         }
-        match ToolDefinition::read(result.slice_ref(tool.get().as_bytes())) {
+        match ToolDefinition::read(result.slice_ref(tools.get().get(place).unwrap_or_default())) {
             Ok(tool) => listing.tools.push(tool),
             Err(err) => listing.warn(format!("a tool is left out: {err}")),
         }
     }
-    let ttl = get("ttlMs")?.and_then(|ttl| ttl.get().parse().ok()).filter(|ttl| *ttl > 0).map(Duration::from_millis);
+    let ttl = get("ttlMs")?.and_then(json::Raw::parse).filter(|ttl| *ttl > 0).map(Duration::from_millis);
     listing.ttl = match (listing.ttl, ttl) {
         (Some(one), Some(two)) => Some(one.min(two)),
         (one, two) => one.or(two),
     };
-    Ok(get("nextCursor")?.filter(|cursor| cursor.get().starts_with('"')).map(|cursor| cursor.get().to_owned()))
+    let cursor = get("nextCursor")?.filter(|cursor| cursor.get().starts_with(b"\""));
+    Ok(cursor.map(|cursor| String::from_utf8_lossy(cursor.get()).into_owned()))
 }
 
 #[cfg(test)]

@@ -189,7 +189,7 @@ impl Server {
     /// # Cancel safety
     /// Dropping the future or the reply cancels the call at the server.
     pub async fn send(self: Arc<Self>, permitted: Permitted<UpstreamCall>) -> Reply {
-        let outgoing = Outgoing::Call(Box::new(permitted.into_inner()));
+        let outgoing = Outgoing::Call(Arc::new(permitted.into_inner()));
         let mut again = true;
         loop {
             let Outgoing::Call(call) = &outgoing else { return Reply::once(Err(self.down("not a call"))) };
@@ -509,7 +509,8 @@ impl Server {
         if !matches!(key, SlotKey::Owner(OwnerKey::Session(_), _)) {
             return;
         }
-        let (server, key, ended, link) = (Arc::clone(self), key.clone(), call.owner.ended.clone(), Arc::clone(link));
+        let Some(ended) = call.owner.ended.clone() else { return };
+        let (server, key, link) = (Arc::clone(self), key.clone(), Arc::clone(link));
         self.tasks.spawn("end a server session with its owner", async move {
             tokio::select! {
                 () = ended.cancelled() => link.close(),

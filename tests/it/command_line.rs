@@ -145,6 +145,7 @@ async fn usage_errors_end_with_2() {
         (&["call", "--url", "not a url", "one__echo"], "http://HOST:PORT/mcp"),
         (&["call", "--url", "127.0.0.1:7800", "one__echo"], "P600"),
         (&["call", "--url", "http://user:canary-5c1e77@127.0.0.1:1/", "one__echo"], "PORTCULLIS_API_KEY"),
+        (&["call", "--url", "https://127.0.0.1:1/mcp", "one__echo"], "P103"),
         (&["status", "--url", ""], "P600"),
         (&["names", "ones"], "did you mean 'one'?"),
         (&["key", "new", ""], "P602"),

@@ -12,14 +12,13 @@ use futures_util::{StreamExt as _, stream};
 
 use crate::exchange::{Answer, Event, Outcome, Reject, Reply};
 use crate::upstream::link::{Outgoing, progress_value};
-use crate::wire::json;
-use crate::wire::jsonrpc::{Message, Notification, Request, RequestId, Response};
+use crate::wire::jsonrpc::{Message, Notification, Request, Response};
 use crate::wire::mcp::Era;
 
 use super::reader::EventReader;
 use super::session::{CancelGuard, Session, SessionLink};
 use super::stateless::StatelessLink;
-use super::target::{Answered, Content, Target, media_type, messages, snippet};
+use super::target::{Answered, Content, Target, is_event_stream, messages, snippet};
 
 const RESUMES_MAX: u32 = 3;
 const RETRY_MAX: Duration = Duration::from_secs(60);
@@ -38,7 +37,7 @@ pub(super) enum Peer {
 pub(super) struct Call {
     peer: Peer,
     outgoing: Outgoing,
-    id: RequestId,
+    id: u64,
     progress: Option<f64>,
     /// An answer to another request was seen.
     foreign: bool,
@@ -92,7 +91,7 @@ impl Peer {
 
 impl Call {
     pub(super) fn new(peer: Peer, outgoing: Outgoing, id: u64) -> Self {
-        Self { peer, outgoing, id: RequestId::number(id), progress: None, foreign: false, garbled: None }
+        Self { peer, outgoing, id, progress: None, foreign: false, garbled: None }
     }
 
     /// Takes the request back, for another try on another session.
@@ -161,7 +160,7 @@ impl Call {
     /// SDK 1.x on its own refusals).
     fn is_answer(&self, response: &Response, on_error_status: bool) -> bool {
         match &response.id {
-            Some(id) if *id == self.id => true,
+            Some(id) if id.as_u64() == Some(self.id) => true,
             Some(id) => on_error_status && response.error().is_some() && id.raw() == &b"\"server-error\""[..],
             None => response.error().is_some(),
         }
@@ -182,11 +181,10 @@ impl Call {
     }
 
     fn progressed(&mut self, notification: &Notification) -> Option<Event> {
-        let members = json::members(notification.params.as_ref()?).ok()?;
-        let token = members.get("progressToken").ok()??;
+        let token = notification.params.as_deref()?.get("progressToken").ok()??;
         let value = progress_value(notification)?;
         let grows = self.progress.is_none_or(|last| value > last);
-        if token.get().as_bytes() != self.id.raw() || !grows {
+        if token.parse() != Some(self.id) || !grows {
             tracing::debug!(server = %self.peer.target().name, "progress that is not ours or does not grow is dropped");
             return None;
         }
@@ -266,7 +264,7 @@ impl Flow {
                 if response.status().is_server_error() {
                     continue;
                 }
-                let stream = media_type(response.headers()).as_deref() == Some("text/event-stream");
+                let stream = is_event_stream(response.headers());
                 if !response.status().is_success() || !stream {
                     break;
                 }

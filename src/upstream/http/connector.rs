@@ -10,13 +10,13 @@ use http::uri::Scheme;
 use crate::net::HttpClient;
 use crate::runtime::Tasks;
 
-use super::target::{Pauses, Target};
+use super::target::Target;
 use crate::upstream::link::{BoxFuture, Connector, StartError, Started, Want};
 use crate::upstream::settings::{ServerSettings, Transport};
 
 /// Makes the connector of one HTTP server; what cannot be sent shows when it is opened.
 pub(in crate::upstream) fn connector(settings: Arc<ServerSettings>, tasks: Tasks) -> Arc<dyn Connector> {
-    match HttpServer::new(settings, HttpClient::new(&tasks), tasks) {
+    match HttpServer::new(settings, tasks) {
         Ok(server) => Arc::new(server),
         Err(err) => Arc::new(Unusable(err)),
     }
@@ -39,13 +39,13 @@ impl HttpServer {
     ///
     /// # Errors
     /// The settings are of another transport, or hold what cannot be sent.
-    fn new(settings: Arc<ServerSettings>, client: HttpClient, tasks: Tasks) -> Result<Self, StartError> {
+    fn new(settings: Arc<ServerSettings>, tasks: Tasks) -> Result<Self, StartError> {
         let Transport::Http { uri, headers, .. } = &settings.transport else {
             return Err(StartError::Failed("not an HTTP server".to_owned()));
         };
-        if uri.scheme() != Some(&Scheme::HTTP) {
+        let Some(authority) = uri.authority().filter(|_| uri.scheme() == Some(&Scheme::HTTP)) else {
             return Err(StartError::Failed("only http:// URLs are served yet".to_owned()));
-        }
+        };
         let mut configured = HeaderMap::with_capacity(headers.len());
         for (name, value) in headers {
             let mut value = HeaderValue::from_str(value.expose())
@@ -53,14 +53,8 @@ impl HttpServer {
             value.set_sensitive(true);
             configured.append(name, value);
         }
-        let target = Target {
-            name: settings.name.clone(),
-            uri: uri.clone(),
-            configured,
-            client,
-            cap: settings.max_response_bytes,
-            pauses: Pauses::NORMAL,
-        };
+        let client = HttpClient::new(&tasks, authority.clone());
+        let target = Target::new(settings.name.clone(), uri, configured, client, settings.max_response_bytes);
         Ok(Self { target: Arc::new(target), tasks, settings })
     }
 }

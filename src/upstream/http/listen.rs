@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use hyper::body::Incoming;
 
+use crate::net::ResponseBody;
 use crate::upstream::link::Link as _;
 use crate::wire::bridge;
 use crate::wire::jsonrpc::{ErrorObject, Message, code};
@@ -18,7 +18,7 @@ use crate::wire::sse;
 use super::reader::{EventReader, Place, ReadError};
 use super::session::SessionLink;
 use super::stateless::{self, StatelessLink};
-use super::target::{Content, Target, media_type, messages};
+use super::target::{Content, Target, is_event_stream, messages};
 
 /// How often a stream that never worked is asked for.
 const TRIES_MAX: u32 = 4;
@@ -61,7 +61,7 @@ async fn session_once(link: &Arc<SessionLink>, place: &mut Place, worked: bool) 
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
         return Try::Never;
     }
-    let stream = media_type(response.headers()).as_deref() == Some("text/event-stream");
+    let stream = is_event_stream(response.headers());
     if !response.status().is_success() || !stream {
         return Try::NotNow;
     }
@@ -99,8 +99,10 @@ async fn stateless_once(link: &Arc<StatelessLink>, worked: bool) -> Try {
     let members = r#""notifications":{"toolsListChanged":true}"#;
     let body = bridge::own_request(link.next_id(), METHOD, Era::Stateless, &bridge::server_info(), members);
     let target = link.target();
-    let Ok(response) = target.send(Method::POST, stateless::headers(METHOD), body).await else { return Try::NotNow };
-    let stream = media_type(response.headers()).as_deref() == Some("text/event-stream");
+    let Ok(response) = target.send(Method::POST, stateless::headers(target, METHOD), body).await else {
+        return Try::NotNow;
+    };
+    let stream = is_event_stream(response.headers());
     if !response.status().is_success() || !stream {
         return match target.read(response).await.map(|answered| answered.content) {
             Ok(Content::Messages(all)) if all.iter().any(is_unknown_method) => Try::Never,
@@ -136,7 +138,7 @@ fn is_unknown_method(message: &Message) -> bool {
 }
 
 /// Reads a stream to its end; says whether it was one: it had an event, or did not end at once.
-async fn read(target: &Target, body: Incoming, place: &mut Place, mut take: impl FnMut(Message)) -> bool {
+async fn read(target: &Target, body: ResponseBody, place: &mut Place, mut take: impl FnMut(Message)) -> bool {
     let limits = sse::Limits { event_bytes_max: target.cap, stream_bytes_max: usize::MAX };
     let mut reader = EventReader::new(body, limits);
     let mut lived = false;

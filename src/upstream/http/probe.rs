@@ -21,7 +21,7 @@ use crate::wire::mcp::{Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST, na
 
 use super::session::{Session, SessionLink};
 use super::stateless::{self, StatelessLink};
-use super::target::{ACCEPT_BOTH, Answered, Content, Target, messages, snippet};
+use super::target::{Answered, Content, Target, messages, snippet};
 
 /// What a server says it has.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,7 +101,9 @@ async fn legacy(target: Arc<Target>, tasks: Tasks) -> Result<Started, StartError
 
 async fn discover(target: &Target, timeout: Duration) -> Result<Finding, StartError> {
     let body = bridge::own_request(0, "server/discover", Era::Stateless, &bridge::server_info(), "");
-    let asked = match tokio::time::timeout(timeout, ask(target, stateless::headers("server/discover"), body, 0)).await {
+    let asked = match tokio::time::timeout(timeout, ask(target, stateless::headers(target, "server/discover"), body, 0))
+        .await
+    {
         Err(_) => return Ok(Finding::TryInitialize(format!("no answer within {} s", timeout.as_secs_f32()))),
         Ok(asked) => asked?,
     };
@@ -147,7 +149,7 @@ pub(super) async fn initialize(
         String::from_utf8_lossy(&bridge::server_info())
     );
     let body = bridge::own_request(id, "initialize", Era::Legacy, b"", &members);
-    let asked = ask(target, Target::headers(ACCEPT_BOTH), body, id).await?;
+    let asked = ask(target, target.posting(), body, id).await?;
     let not_legacy = |why: String| StartError::Era(Era::Legacy, why);
     let code = asked.status.as_u16();
     let Some(response) = asked.response else {
@@ -166,7 +168,7 @@ pub(super) async fn initialize(
     let Some(version) = ProtocolVersion::from_text(version).filter(|version| version.era() == Era::Legacy) else {
         return Err(not_legacy(format!("initialize was answered with version '{}'", snippet(version.as_bytes()))));
     };
-    let session = Session { generation, id: asked.session_id, version };
+    let session = Session::new(target, generation, asked.session_id, version);
     if let Err(err) = acknowledge(target, &session).await {
         drop(session.spawn_delete(target, tasks));
         return Err(err);
@@ -176,7 +178,7 @@ pub(super) async fn initialize(
 
 async fn acknowledge(target: &Target, session: &Session) -> Result<(), StartError> {
     let body = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    let response = target.send(Method::POST, session.headers(ACCEPT_BOTH), body).await.map_err(failed)?;
+    let response = target.send(Method::POST, session.posting(), body).await.map_err(failed)?;
     if response.status().is_success() {
         return Ok(());
     }
@@ -215,7 +217,7 @@ async fn ask(target: &Target, headers: HeaderMap, body: Bytes, id: u64) -> Resul
 }
 
 /// Finds the answer; an error needs no id that is ours where the status says that it is one.
-fn answer(all: Vec<Message>, id: u64, on_error_status: bool) -> Option<Response> {
+fn answer(all: impl IntoIterator<Item = Message>, id: u64, on_error_status: bool) -> Option<Response> {
     let id = RequestId::number(id);
     all.into_iter().find_map(|message| match message {
         Message::Response(response)

@@ -5,14 +5,14 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 
+use crate::net::ResponseBody;
 use crate::wire::sse::{DecodeError, Decoder, Event, Limits};
 
 /// The events of one body.
 #[derive(Debug)]
 pub(super) struct EventReader {
-    body: Incoming,
+    body: ResponseBody,
     decoder: Decoder,
     limits: Limits,
     read: usize,
@@ -41,12 +41,12 @@ pub(super) enum ReadError {
 
 impl EventReader {
     /// Begins to read a body.
-    pub(super) fn new(body: Incoming, limits: Limits) -> Self {
+    pub(super) fn new(body: ResponseBody, limits: Limits) -> Self {
         Self { body, decoder: Decoder::new(limits), limits, read: 0, place: Place::default() }
     }
 
     /// Reads on in another body: the place is kept, and what was read counts on.
-    pub(super) fn resume(&mut self, body: Incoming) {
+    pub(super) fn resume(&mut self, body: ResponseBody) {
         let left = match self.limits.stream_bytes_max {
             usize::MAX => usize::MAX,
             all => all.saturating_sub(self.read),

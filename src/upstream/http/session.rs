@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
-use hyper::body::Incoming;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Reject, Reply};
+use crate::net::ResponseBody;
 use crate::runtime::Tasks;
 use crate::upstream::link::{BoxFuture, Link, Outgoing, StartError};
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Request, Response, code};
 use crate::wire::mcp::{Era, ProtocolVersion, name};
 
 use super::call::{Call, Peer};
-use super::target::{ACCEPT_BOTH, ACCEPT_STREAM, Answered, Content, Target};
+use super::target::{ACCEPT_STREAM, Answered, Content, Target};
 use super::{listen, probe};
 
 /// How long what nobody waits for may take: an answer to a server's request, a cancel, a DELETE.
@@ -39,8 +39,8 @@ pub(super) struct Session {
     pub(super) generation: u64,
     /// The session's id, if the server gives one.
     pub(super) id: Option<HeaderValue>,
-    /// The negotiated version.
-    pub(super) version: ProtocolVersion,
+    /// The headers of a POST, with id and negotiated version.
+    posting: HeaderMap,
 }
 
 /// The link of one legacy session.
@@ -81,13 +81,26 @@ enum Sent {
 // === impl Session ===
 
 impl Session {
-    /// The headers of a request on this session (FC-SES-07).
-    pub(super) fn headers(&self, accept: HeaderValue) -> HeaderMap {
-        let mut headers = Target::headers(accept);
-        headers.insert(name::PROTOCOL_VERSION, HeaderValue::from_static(self.version.as_str()));
-        if let Some(id) = &self.id {
-            headers.insert(name::SESSION_ID, id.clone());
+    /// Takes note of what a handshake with `target` agreed on.
+    pub(super) fn new(target: &Target, generation: u64, id: Option<HeaderValue>, version: ProtocolVersion) -> Self {
+        let mut posting = target.posting();
+        target.set(&mut posting, name::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
+        if let Some(id) = &id {
+            target.set(&mut posting, name::SESSION_ID, id.clone());
         }
+        Self { generation, id, posting }
+    }
+
+    /// The headers of a POST on this session (FC-SES-07).
+    pub(super) fn posting(&self) -> HeaderMap {
+        self.posting.clone()
+    }
+
+    /// The headers of a request without a body on this session.
+    fn bodiless(&self, target: &Target) -> HeaderMap {
+        let mut headers = self.posting();
+        headers.remove(CONTENT_TYPE);
+        target.set(&mut headers, ACCEPT, ACCEPT_STREAM);
         headers
     }
 
@@ -99,7 +112,7 @@ impl Session {
             return done;
         }
         let guard = done.clone().drop_guard();
-        let headers = self.headers(ACCEPT_BOTH);
+        let headers = self.bodiless(target);
         let target = Arc::clone(target);
         tasks.spawn("http session end", async move {
             let sent = tokio::time::timeout(ASIDE_TIMEOUT, target.send(Method::DELETE, headers, Bytes::new())).await;
@@ -147,10 +160,10 @@ impl SessionLink {
         &self,
         session: &Session,
         last_id: Option<&str>,
-    ) -> Result<http::Response<Incoming>, Reject> {
-        let mut headers = session.headers(ACCEPT_STREAM);
+    ) -> Result<http::Response<ResponseBody>, Reject> {
+        let mut headers = session.bodiless(&self.target);
         if let Some(Ok(last_id)) = last_id.map(HeaderValue::from_str) {
-            headers.insert(name::LAST_EVENT_ID, last_id);
+            self.target.set(&mut headers, name::LAST_EVENT_ID, last_id);
         }
         self.target.send(Method::GET, headers, Bytes::new()).await
     }
@@ -170,7 +183,7 @@ impl SessionLink {
     }
 
     fn spawn_post(&self, task: &'static str, session: &Session, body: Bytes, held: impl Send + 'static) {
-        let headers = session.headers(ACCEPT_BOTH);
+        let headers = session.posting();
         let target = Arc::clone(&self.target);
         self.tasks.spawn(task, async move {
             match tokio::time::timeout(ASIDE_TIMEOUT, target.send(Method::POST, headers, body)).await {
@@ -203,7 +216,7 @@ impl SessionLink {
         let body = outgoing.render(id, Era::Legacy);
         let guard = CancelGuard { link: Arc::clone(self), session: Arc::clone(&session), id, armed: true };
         let mut call = Call::new(Peer::Session(Arc::clone(self), Arc::clone(&session), guard), outgoing, id);
-        let answered = match self.target.send(Method::POST, session.headers(ACCEPT_BOTH), body).await {
+        let answered = match self.target.send(Method::POST, session.posting(), body).await {
             Ok(response) => self.target.read(response).await,
             Err(reject) => Err(reject),
         };

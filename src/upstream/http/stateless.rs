@@ -17,7 +17,7 @@ use crate::wire::mcp::{Era, ParamValue, STATELESS_LATEST, encode_value, name};
 
 use super::call::{Call, Peer};
 use super::listen;
-use super::target::{ACCEPT_BOTH, Target};
+use super::target::Target;
 
 /// The link to a stateless server.
 #[derive(Debug)]
@@ -51,9 +51,9 @@ impl StatelessLink {
     async fn run(self: Arc<Self>, outgoing: Outgoing) -> Reply {
         let id = self.next_id();
         let body = outgoing.render(id, Era::Stateless);
-        let mut headers = headers(outgoing.method());
+        let mut headers = headers(&self.target, outgoing.method());
         if let Outgoing::Call(call) = &outgoing {
-            add_call_headers(&mut headers, call);
+            add_call_headers(&self.target, &mut headers, call);
         }
         let call = Call::new(Peer::Stateless(Arc::clone(&self)), outgoing, id);
         let answered = match self.target.send(Method::POST, headers, body).await {
@@ -68,22 +68,22 @@ impl StatelessLink {
 }
 
 /// The headers of a stateless request [R47].
-pub(super) fn headers(method: &'static str) -> HeaderMap {
-    let mut headers = Target::headers(ACCEPT_BOTH);
-    headers.insert(name::PROTOCOL_VERSION, HeaderValue::from_static(STATELESS_LATEST.as_str()));
-    headers.insert(name::METHOD, HeaderValue::from_static(method));
+pub(super) fn headers(target: &Target, method: &'static str) -> HeaderMap {
+    let mut headers = target.posting();
+    target.set(&mut headers, name::PROTOCOL_VERSION, HeaderValue::from_static(STATELESS_LATEST.as_str()));
+    target.set(&mut headers, name::METHOD, HeaderValue::from_static(method));
     headers
 }
 
 /// Adds what mirrors a call's body, and the client's own `Mcp-Param-*` that the gateway does not know [R50].
-fn add_call_headers(headers: &mut HeaderMap, call: &UpstreamCall) {
+fn add_call_headers(target: &Target, headers: &mut HeaderMap, call: &UpstreamCall) {
     if let Ok(value) = HeaderValue::from_str(&encode_value(&call.original)) {
-        headers.insert(name::NAME, value);
+        target.set(headers, name::NAME, value);
     }
     let mut add = |param: &str, value: &str| {
         let param = HeaderName::try_from(format!("{}{}", name::PARAM_PREFIX, param.to_ascii_lowercase()));
         if let (Ok(param), Ok(value)) = (param, HeaderValue::from_str(value)) {
-            headers.append(param, value);
+            target.set(headers, param, value);
         }
     };
     for param in call.header_params.iter() {

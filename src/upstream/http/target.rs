@@ -6,21 +6,24 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
+};
 use http::{Method, Request, StatusCode, Uri};
+use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Body as _, Incoming};
+use smallvec::{SmallVec, smallvec};
 
 use crate::exchange::{Reject, RejectKind};
 use crate::id::UpstreamName;
-use crate::net::{HttpClient, SendError};
+use crate::net::{HttpClient, ResponseBody, SendError};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
 use crate::wire::sse;
 
 use super::reader::{EventReader, ReadError};
 
 /// What every POST accepts.
-pub(super) const ACCEPT_BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const ACCEPT_BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 /// What every GET accepts.
 pub(super) const ACCEPT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
@@ -30,9 +33,12 @@ const SNIPPET_MAX: usize = 200;
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) name: UpstreamName,
-    pub(super) uri: Uri,
+    /// The path and query of its URL: a request in origin form.
+    pub(super) path: Uri,
     /// The configured headers, marked as sensitive.
-    pub(super) configured: HeaderMap,
+    configured: HeaderMap,
+    /// The headers of every POST.
+    posting: HeaderMap,
     pub(super) client: HttpClient,
     pub(super) cap: usize,
     pub(super) pauses: Pauses,
@@ -62,7 +68,7 @@ pub(super) enum Content {
     /// No JSON-RPC; the beginning of it for the log.
     Foreign(String),
     /// JSON-RPC.
-    Messages(Vec<Message>),
+    Messages(SmallVec<[Message; 1]>),
     /// An event stream of a 2xx.
     Stream(Box<EventReader>),
 }
@@ -91,35 +97,48 @@ fn random() -> u32 {
 // === impl Target ===
 
 impl Target {
-    /// The headers of every request; a caller adds those of its era.
-    pub(super) fn headers(accept: HeaderValue) -> HeaderMap {
+    /// Makes the target of a URL; `configured` headers are marked as sensitive.
+    pub(super) fn new(name: UpstreamName, uri: &Uri, configured: HeaderMap, client: HttpClient, cap: usize) -> Self {
         const AGENT: &str = concat!("portcullis/", env!("CARGO_PKG_VERSION"));
-        let mut headers = HeaderMap::with_capacity(12);
-        headers.insert(ACCEPT, accept);
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-        headers
+        let host = uri.authority().map_or("", http::uri::Authority::as_str);
+        let mut posting = HeaderMap::with_capacity(16);
+        posting.insert(HOST, HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static("")));
+        posting.insert(ACCEPT, ACCEPT_BOTH);
+        posting.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        posting.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        posting.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        for name in configured.keys() {
+            posting.remove(name);
+        }
+        for (name, value) in &configured {
+            posting.append(name, value.clone());
+        }
+        let path = uri.path_and_query().map_or_else(|| Uri::from_static("/"), |path| Uri::from(path.clone()));
+        Self { name, path, configured, posting, client, cap, pauses: Pauses::NORMAL }
     }
 
-    /// Sends a request and waits for the head of its response.
+    /// Returns the headers of every POST; a caller adds those of its era.
+    pub(super) fn posting(&self) -> HeaderMap {
+        self.posting.clone()
+    }
+
+    /// Sets a header, unless it is configured.
+    pub(super) fn set(&self, headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
+        if !self.configured.contains_key(&name) {
+            headers.insert(name, value);
+        }
+    }
+
+    /// Sends a request and waits for the head of its response; `headers` are those of a POST with what was added.
     pub(super) async fn send(
         &self,
         method: Method,
-        mut headers: HeaderMap,
+        headers: HeaderMap,
         body: Bytes,
-    ) -> Result<http::Response<Incoming>, Reject> {
-        if method == Method::POST {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        }
-        for name in self.configured.keys() {
-            headers.remove(name);
-        }
-        for (name, value) in &self.configured {
-            headers.append(name, value.clone());
-        }
+    ) -> Result<http::Response<ResponseBody>, Reject> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
-        *request.uri_mut() = self.uri.clone();
+        *request.uri_mut() = self.path.clone();
         *request.headers_mut() = headers;
         self.client.send(request).await.map_err(|err| match err {
             SendError::Connect(why) => {
@@ -130,7 +149,7 @@ impl Target {
     }
 
     /// Reads a response: an event stream up to its head, all else to its end.
-    pub(super) async fn read(&self, response: http::Response<Incoming>) -> Result<Answered, Reject> {
+    pub(super) async fn read(&self, response: http::Response<ResponseBody>) -> Result<Answered, Reject> {
         let (head, body) = response.into_parts();
         let status = head.status;
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
@@ -142,12 +161,12 @@ impl Target {
             return Err(self.reject(public, snippet(encoding.as_bytes())));
         }
         let media = media_type(&head.headers);
-        if status.is_success() && media.as_deref() == Some("text/event-stream") {
+        if status.is_success() && is_event_stream(&head.headers) {
             let limits = sse::Limits { event_bytes_max: self.cap, stream_bytes_max: self.cap.saturating_mul(4) };
             return Ok(Answered { status, content: Content::Stream(Box::new(EventReader::new(body, limits))) });
         }
         let raw = self.collect(body).await?;
-        let json = !status.is_success() || media.is_none_or(|media| media == "application/json");
+        let json = !status.is_success() || media.is_none_or(|media| media.eq_ignore_ascii_case("application/json"));
         let content = match json.then(|| messages(&raw)).flatten() {
             Some(messages) => Content::Messages(messages),
             None => Content::Foreign(snippet(&raw)),
@@ -155,7 +174,7 @@ impl Target {
         Ok(Answered { status, content })
     }
 
-    async fn collect(&self, mut body: Incoming) -> Result<Bytes, Reject> {
+    async fn collect(&self, mut body: ResponseBody) -> Result<Bytes, Reject> {
         let announced = body.size_hint().exact();
         let room = match announced.map(usize::try_from) {
             None => 0,
@@ -231,17 +250,22 @@ impl Target {
 }
 
 /// Reads a body as JSON-RPC; `None` if it is none.
-pub(super) fn messages(raw: &Bytes) -> Option<Vec<Message>> {
+pub(super) fn messages(raw: &Bytes) -> Option<SmallVec<[Message; 1]>> {
     match decode(raw, &Limits::UPSTREAM).ok()? {
-        Decoded::One(message) => Some(vec![message]),
+        Decoded::One(message) => Some(smallvec![message]),
         Decoded::Batch(all) => Some(all.into_iter().filter_map(Result::ok).collect()),
     }
 }
 
-/// Returns the media type in lower case, without parameters.
-pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
+/// Returns the media type without parameters, in any case.
+pub(super) fn media_type(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+    Some(value.split(';').next().unwrap_or_default().trim())
+}
+
+/// Says whether a response is an event stream.
+pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
+    media_type(headers).is_some_and(|media| media.eq_ignore_ascii_case("text/event-stream"))
 }
 
 fn encoding(headers: &HeaderMap) -> Option<&HeaderValue> {

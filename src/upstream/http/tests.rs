@@ -11,7 +11,6 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::{HeaderName, Uri};
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use super::super::target::{Pauses, Target};
 use super::HttpServer;
@@ -20,7 +19,6 @@ use crate::exchange::{
     UpstreamCall,
 };
 use crate::id::{PrincipalId, UpstreamName};
-use crate::net::HttpClient;
 use crate::net::script::{Recorded, ScriptedServer, Step, json, response, stream, until};
 use crate::runtime::Tasks;
 use crate::secret::Secret;
@@ -55,7 +53,7 @@ fn settings(uri: &str) -> ServerSettings {
 }
 
 fn quick(settings: ServerSettings, tasks: &Tasks) -> Arc<HttpServer> {
-    let mut http = HttpServer::new(Arc::new(settings), HttpClient::new(tasks), tasks.clone()).unwrap();
+    let mut http = HttpServer::new(Arc::new(settings), tasks.clone()).unwrap();
     let target = Arc::get_mut(&mut http.target).unwrap();
     let short = Duration::from_millis(1);
     target.pauses = Pauses { first: short, most: short * 20, lived: Duration::from_secs(600) };
@@ -149,26 +147,27 @@ fn upstream_call(meta: &str, arguments: &str) -> UpstreamCall {
     let Ok(Decoded::One(Message::Request(request))) = decode(&Bytes::from(text), &Limits::DOWNSTREAM) else {
         panic!("the test's own call is malformed")
     };
-    let params = CallParams::read(request.params.as_ref().unwrap()).unwrap();
-    let meta = RequestMeta::read(request.params.as_ref()).unwrap();
+    let params = CallParams::read(request.params.as_deref().unwrap()).unwrap();
+    let meta = RequestMeta::read(request.params.as_deref()).unwrap();
     let principal = PrincipalId::new("p");
     UpstreamCall {
         call: Arc::new(ToolCall { request, params, meta, param_headers: None }),
         original: Arc::from("t"),
+        original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
         client: ClientFacts {
             version: ProtocolVersion::V2025_11_25,
             info: None,
             capabilities: Bytes::from_static(b"{}"),
         },
-        owner: Owner { key: OwnerKey::Principal(principal.clone()), ended: CancellationToken::new() },
+        owner: Owner { key: OwnerKey::Principal(principal.clone()), ended: None },
         principal,
         request_state: None,
     }
 }
 
 fn call() -> Outgoing {
-    Outgoing::Call(Box::new(upstream_call(r#""_meta":{"progressToken":"tok"},"#, "{}")))
+    Outgoing::Call(Arc::new(upstream_call(r#""_meta":{"progressToken":"tok"},"#, "{}")))
 }
 
 fn list() -> Outgoing {
@@ -521,7 +520,9 @@ async fn htp_10_both_types_are_accepted_and_configured_headers_win() {
         assert_eq!(agents.len(), 1);
         assert_eq!(agents[0].1, "mine/1");
     }
-    let own = Target::headers(super::super::target::ACCEPT_BOTH);
+    let uri = Uri::from_static("http://h/mcp");
+    let client = crate::net::HttpClient::new(&Tasks::new(), uri.authority().unwrap().clone());
+    let own = Target::new(UpstreamName::new("srv").unwrap(), &uri, http::HeaderMap::new(), client, 1).posting();
     assert_eq!(own.get("user-agent").unwrap(), concat!("portcullis/", env!("CARGO_PKG_VERSION")));
 }
 
@@ -849,7 +850,7 @@ async fn ids_07_only_our_own_growing_progress_passes() {
     assert_eq!(payload(outcome), "1");
     assert_eq!(seen.len(), 2, "{seen:?}");
     assert!(seen.iter().all(|event| event.contains("\"progressToken\":\"tok\"")), "{seen:?}");
-    let without = Outgoing::Call(Box::new(upstream_call("", "{}")));
+    let without = Outgoing::Call(Arc::new(upstream_call("", "{}")));
     assert!(drain(Arc::clone(&link).request(without).await).await.0.is_empty());
 }
 
@@ -858,7 +859,7 @@ async fn ids_08_numbers_keep_their_digits() {
     const NUMBERS: &str = "[9007199254740993,1915883588174806058,18446744073709551616,1.10,1e400,-0.0]";
     let lab = Lab::new(|request| legacy(request, |request| json("200 OK", &result(request, NUMBERS)))).await;
     let link = lab.legacy().await;
-    let outgoing = Outgoing::Call(Box::new(upstream_call("", &format!("{{\"n\":{NUMBERS}}}"))));
+    let outgoing = Outgoing::Call(Arc::new(upstream_call("", &format!("{{\"n\":{NUMBERS}}}"))));
     assert_eq!(payload(ask(&link, outgoing).await), NUMBERS);
     assert!(lab.server.requests().pop().unwrap().body.contains(NUMBERS));
 }
@@ -875,6 +876,7 @@ async fn stateless_requests_mirror_their_body_in_headers() {
         path: path.iter().map(|&name| name.to_owned()).collect(),
     };
     call.original = Arc::from("tööl");
+    call.original_spelled = Bytes::from("\"tööl\"");
     call.header_params = Arc::from([
         param("Region", &["region"]),
         param("N", &["deep", "n"]),
@@ -888,7 +890,7 @@ async fn stateless_requests_mirror_their_body_in_headers() {
             .to_vec(),
     );
     call.call = Arc::new(tool_call);
-    ask(&link, Outgoing::Call(Box::new(call))).await.unwrap();
+    ask(&link, Outgoing::Call(Arc::new(call))).await.unwrap();
     ask(&link, list()).await.unwrap();
     let [discover, called, listed] = &lab.server.requests()[..] else { panic!("three requests") };
     for (request, method) in [(discover, "server/discover"), (called, "tools/call"), (listed, "tools/list")] {

@@ -18,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 use crate::exchange::{Answer, Event, Outcome, Reject, RejectKind, Reply};
 use crate::upstream::ServerSettings;
 use crate::upstream::link::Outgoing;
-use crate::wire::json;
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, Response, code, decode,
 };
@@ -484,7 +483,7 @@ fn count(counter: &AtomicU64) {
 
 /// Reads the progress token, which is the number of a request of ours.
 fn token(notification: &Notification) -> Option<u64> {
-    json::members(notification.params.as_ref()?).ok()?.get("progressToken").ok()??.get().parse().ok()
+    notification.params.as_deref()?.get("progressToken").ok()??.parse()
 }
 
 fn trimmed(line: Bytes) -> Bytes {

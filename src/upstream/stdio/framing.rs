@@ -202,7 +202,7 @@ fn in_tail(tail: &[u8]) -> Whose {
         text.extend_from_slice(tail.get(at..).unwrap_or_default());
         let Ok(members) = json::members(&text) else { continue };
         if let Ok(Some(id)) = members.get("id")
-            && let Ok(id) = id.get().parse()
+            && let Some(id) = id.parse()
         {
             return Whose::Ours(id);
         }

@@ -168,16 +168,17 @@ async fn discover(connection: &Arc<Connection>) -> Probe {
     if let Some(error) = response.error() {
         let error = ErrorObject::read(&error);
         if error.code == code::UNSUPPORTED_VERSION
-            && error.data.as_ref().is_some_and(|data| names(data.get(), "supported"))
+            && error.data.as_ref().is_some_and(|data| names(data.get().as_bytes(), "supported"))
         {
             return Probe::Stateless(ASSUMED);
         }
         return Probe::Other(words(connection, &error));
     }
     let result = response.result().unwrap_or_default();
-    match std::str::from_utf8(&result) {
-        Ok(text) if names(text, "supportedVersions") => Probe::Stateless(facts(&result)),
-        _ => Probe::Other(format!("server/discover does not name {STATELESS_LATEST}")),
+    if names(&result, "supportedVersions") {
+        Probe::Stateless(facts(&result))
+    } else {
+        Probe::Other(format!("server/discover does not name {STATELESS_LATEST}"))
     }
 }
 
@@ -257,21 +258,20 @@ fn words(connection: &Connection, error: &ErrorObject) -> String {
 }
 
 /// Says whether the array `key` of an object names the stateless revision.
-fn names(object: &str, key: &'static str) -> bool {
-    let list = json::members(object.as_bytes()).ok().and_then(|members| members.get(key).ok().flatten());
-    let list: Option<Vec<String>> = list.and_then(|list| serde_json::from_str(list.get()).ok());
+fn names(object: &[u8], key: &'static str) -> bool {
+    let list = json::members(object).ok().and_then(|members| members.get(key).ok().flatten());
+    let list: Option<Vec<String>> = list.and_then(|list| serde_json::from_slice(list.get()).ok());
     list.is_some_and(|list| list.iter().any(|version| version == STATELESS_LATEST.as_str()))
 }
 
 fn facts(result: &Bytes) -> Facts {
-    let member = |object: &str, key| {
-        let members = json::members(object.as_bytes()).ok()?;
-        members.get(key).ok().flatten().map(|value| value.get().to_owned())
+    let member = |object: &Bytes, key| {
+        let members = json::members(object).ok()?;
+        members.get(key).ok().flatten().map(|value| object.slice_ref(value.get()))
     };
-    let result = std::str::from_utf8(result).unwrap_or_default();
     let tools = member(result, "capabilities").and_then(|capabilities| member(&capabilities, "tools"));
     Facts {
         tools: tools.as_ref().is_some_and(|tools| tools != "null"),
-        list_changed: tools.and_then(|tools| member(&tools, "listChanged")).as_deref() == Some("true"),
+        list_changed: tools.and_then(|tools| member(&tools, "listChanged")).is_some_and(|told| told == "true"),
     }
 }

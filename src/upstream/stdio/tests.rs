@@ -9,7 +9,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use tokio::io::AsyncReadExt as _;
-use tokio_util::sync::CancellationToken;
 
 use super::super::connection::Connection;
 use super::super::framing::{CHUNK, Ends, Frame, KEPT, LineReader, Whose, in_head};
@@ -134,19 +133,20 @@ async fn opened(settings: ServerSettings) -> (Arc<Connection>, Tasks) {
 fn call_raw(text: String) -> Outgoing {
     let raw = Bytes::from(text);
     let Ok(Decoded::One(Message::Request(request))) = decode(&raw, &Limits::DOWNSTREAM) else { panic!("{raw:?}") };
-    let params = CallParams::read(request.params.as_ref().unwrap()).unwrap();
-    let meta = RequestMeta::read(request.params.as_ref()).unwrap();
+    let params = CallParams::read(request.params.as_deref().unwrap()).unwrap();
+    let meta = RequestMeta::read(request.params.as_deref()).unwrap();
     let principal = PrincipalId::new("p");
-    Outgoing::Call(Box::new(UpstreamCall {
+    Outgoing::Call(Arc::new(UpstreamCall {
         call: Arc::new(ToolCall { request, params, meta, param_headers: None }),
         original: Arc::from("t"),
+        original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
         client: ClientFacts {
             version: ProtocolVersion::V2025_11_25,
             info: None,
             capabilities: Bytes::from_static(b"{}"),
         },
-        owner: Owner { key: OwnerKey::Principal(principal.clone()), ended: CancellationToken::new() },
+        owner: Owner { key: OwnerKey::Principal(principal.clone()), ended: None },
         principal,
         request_state: None,
     }))

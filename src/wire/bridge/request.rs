@@ -30,26 +30,25 @@ pub struct Hop {
 /// Rewrites a call for the next hop: id, name, `_meta`, and nothing else.
 #[must_use]
 pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, hop: &Hop) -> Bytes {
-    let base = request.params_at.start;
-    let shift = |at: &std::ops::Range<usize>| at.start + base..at.end + base;
     let mut edits = Edits::new(request.raw.clone());
     edits.replace(request.id_at.clone(), hop.id.to_string());
-    edits.replace(shift(&params.name_at), hop.name.clone());
+    edits.replace(params.name_at.clone(), hop.name.clone());
     if let (Some(at), None) = (&params.arguments_at, &params.arguments) {
-        edits.replace(shift(at), Bytes::from_static(b"{}"));
+        edits.replace(at.clone(), Bytes::from_static(b"{}"));
     }
     if let (Some(at), Some(state)) = (&params.request_state_at, &hop.request_state) {
-        edits.replace(shift(at), state.clone());
+        edits.replace(at.clone(), state.clone());
     }
     if let Some(rebuilt) = rebuilt_meta(meta, hop) {
         match &params.meta_at {
-            Some(at) => edits.replace(shift(at), rebuilt),
+            Some(at) => edits.replace(at.clone(), rebuilt),
             None => {
                 let mut member = BytesMut::from(&b"\"_meta\":"[..]);
                 member.extend_from_slice(&rebuilt);
                 member.put_u8(b',');
                 // The params hold at least a name, so a comma is right.
-                edits.replace(base + 1..base + 1, member.freeze())
+                let start = request.params.as_deref().map_or(0, |params| params.place().start) + 1;
+                edits.replace(start..start, member.freeze())
             }
         };
     }
@@ -135,8 +134,8 @@ mod tests {
     fn lower(text: &str, era: Era) -> String {
         let raw = Bytes::from(text.to_owned());
         let Ok(Decoded::One(Message::Request(request))) = decode(&raw, &Limits::DOWNSTREAM) else { panic!("{text}") };
-        let params = CallParams::read(request.params.as_ref().unwrap()).unwrap();
-        let meta = RequestMeta::read(request.params.as_ref()).unwrap();
+        let params = CallParams::read(request.params.as_deref().unwrap()).unwrap();
+        let meta = RequestMeta::read(request.params.as_deref()).unwrap();
         let hop = Hop {
             era,
             id: 7,

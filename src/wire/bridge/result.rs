@@ -3,12 +3,12 @@
 //! Not for: caps and blobs (`gateway::inspect`). Invariants: the client's id comes back as it was spelled; no code and
 //! no `resultType` reaches a client that its revision does not know [R28, R62, R63, R66, R87].
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
 
-use crate::wire::json::{self, Members};
+use crate::wire::json::{self, JsonError, Outline, Raw};
 use crate::wire::jsonrpc::{Edits, ErrorCode, ErrorObject, Payload, RequestId, Response, code};
 use crate::wire::mcp::{Era, RESERVED_PREFIX, SERVER_INFO_KEY};
 
@@ -54,39 +54,47 @@ pub fn lift_result(response: &Response, from: Era, client: &ClientSide<'_>) -> R
     let Payload::Result(at) = &response.payload else {
         return Err(BridgeRefusal::Malformed("an error where a result was expected".to_owned()));
     };
-    let result = response.raw.slice(at.clone());
-    let members = json::members(&result).map_err(|err| BridgeRefusal::Malformed(err.to_string()))?;
-    let kind = get(&members, "resultType")?;
-    match kind.map(RawValue::get) {
-        None | Some("\"complete\"") => {}
-        Some("\"input_required\"") if from == Era::Stateless && client.era == Era::Stateless => {}
-        Some("\"input_required\"") => return Err(BridgeRefusal::InputRequired),
+    let members = response.outline().map_err(|err| malformed(&err))?;
+    let result = Inside { text: &response.raw, members: &members, start: at.start, end: at.end };
+    match result.get("resultType")?.map(Raw::get) {
+        None | Some(b"\"complete\"") => {}
+        Some(b"\"input_required\"") if from == Era::Stateless && client.era == Era::Stateless => {}
+        Some(b"\"input_required\"") => return Err(BridgeRefusal::InputRequired),
         Some(_) => return Err(BridgeRefusal::UnknownResultType),
     }
     let mut edits = Edits::new(response.raw.clone());
     replace_id(&mut edits, response, client.id);
-    let place = Place { result: &result, base: at.start };
     match client.era {
-        Era::Stateless => to_stateless(&mut edits, &members, &place, client)?,
-        Era::Legacy => to_legacy(&mut edits, &members, &place)?,
+        Era::Stateless => to_stateless(&mut edits, &result, client)?,
+        Era::Legacy => to_legacy(&mut edits, &result)?,
     }
     Ok(edits.apply())
 }
 
-struct Place<'a> {
-    result: &'a Bytes,
-    base: usize,
+/// A result or error inside its message.
+struct Inside<'a> {
+    text: &'a [u8],
+    members: &'a Outline,
+    start: usize,
+    end: usize,
 }
 
-impl Place<'_> {
-    fn of(&self, value: &RawValue) -> Range<usize> {
-        let at = json::range_in(self.result, value.get());
-        at.start + self.base..at.end + self.base
+impl<'a> Inside<'a> {
+    fn get(&self, key: &'static str) -> Result<Option<Raw<'a>>, BridgeRefusal> {
+        self.members.get(self.text, key).map_err(|err| malformed(&err))
+    }
+
+    fn at(&self, key: &'static str) -> Result<Option<Range<usize>>, BridgeRefusal> {
+        self.members.at(self.text, key).map_err(|err| malformed(&err))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (Cow<'_, [u8]>, Raw<'_>)> {
+        self.members.iter(self.text)
     }
 }
 
-fn get<'a>(members: &Members<'a>, key: &'static str) -> Result<Option<&'a RawValue>, BridgeRefusal> {
-    members.get(key).map_err(|err| BridgeRefusal::Malformed(err.to_string()))
+fn malformed(err: &JsonError) -> BridgeRefusal {
+    BridgeRefusal::Malformed(err.to_string())
 }
 
 fn replace_id(edits: &mut Edits, response: &Response, id: &RequestId) {
@@ -100,73 +108,81 @@ fn replace_id(edits: &mut Edits, response: &Response, id: &RequestId) {
     }
 }
 
-fn to_stateless(
-    edits: &mut Edits,
-    members: &Members<'_>,
-    place: &Place<'_>,
-    client: &ClientSide<'_>,
-) -> Result<(), BridgeRefusal> {
-    let mut head = String::new();
-    if get(members, "resultType")?.is_none() {
-        head.push_str("\"resultType\":\"complete\",");
+fn to_stateless(edits: &mut Edits, result: &Inside<'_>, client: &ClientSide<'_>) -> Result<(), BridgeRefusal> {
+    let mut head = Vec::new();
+    if result.get("resultType")?.is_none() {
+        head.extend_from_slice(b"\"resultType\":\"complete\",");
     }
-    let info = String::from_utf8_lossy(client.server_info);
-    match get(members, "_meta")? {
-        None => head.push_str(&format!("\"_meta\":{{\"{SERVER_INFO_KEY}\":{info}}},")),
+    match result.get("_meta")? {
+        None => {
+            head.extend_from_slice(b"\"_meta\":{");
+            server_info_member(&mut head, client);
+            head.extend_from_slice(b"},");
+        }
         Some(meta) => {
-            let inner =
-                json::members(meta.get().as_bytes()).map_err(|err| BridgeRefusal::Malformed(err.to_string()))?;
-            match get(&inner, SERVER_INFO_KEY)? {
+            let start = result.at("_meta")?.unwrap_or_default().start;
+            let inner = json::members(meta.get()).map_err(|err| malformed(&err))?;
+            match inner.at(SERVER_INFO_KEY).map_err(|err| malformed(&err))? {
                 Some(theirs) => {
-                    edits.replace(place.of(theirs), client.server_info.to_vec());
+                    edits.replace(theirs.start + start..theirs.end + start, client.server_info.to_vec());
                 }
                 None => {
-                    let comma = if inner.is_empty() { "" } else { "," };
-                    let start = place.of(meta).start + 1;
-                    edits.replace(start..start, format!("\"{SERVER_INFO_KEY}\":{info}{comma}"));
+                    let mut member = Vec::new();
+                    server_info_member(&mut member, client);
+                    member.extend_from_slice(if inner.is_empty() { b"" } else { b"," });
+                    edits.replace(start + 1..start + 1, member);
                 }
             }
         }
     }
-    if members.is_empty() {
+    if result.members.is_empty() {
         head.pop();
     }
     if !head.is_empty() {
-        edits.replace(place.base + 1..place.base + 1, head);
+        edits.replace(result.start + 1..result.start + 1, head);
     }
     Ok(())
 }
 
-fn to_legacy(edits: &mut Edits, members: &Members<'_>, place: &Place<'_>) -> Result<(), BridgeRefusal> {
-    let structured = get(members, "structuredContent")?;
-    let open = structured.is_some_and(|value| !value.get().starts_with('{'));
+/// Spells the member that names the gateway [R29].
+fn server_info_member(out: &mut Vec<u8>, client: &ClientSide<'_>) {
+    out.push(b'"');
+    out.extend_from_slice(SERVER_INFO_KEY.as_bytes());
+    out.extend_from_slice(b"\":");
+    out.extend_from_slice(client.server_info);
+}
+
+fn to_legacy(edits: &mut Edits, result: &Inside<'_>) -> Result<(), BridgeRefusal> {
+    let structured = result.get("structuredContent")?;
+    let open = structured.is_some_and(|value| !value.is_object());
     let drops =
-        |key: &str| matches!(key, "resultType" | "ttlMs" | "cacheScope") || (open && key == "structuredContent");
-    let reserved = get(members, "_meta")?.filter(|meta| meta.get().contains(RESERVED_PREFIX));
-    if !members.iter().any(|(key, _)| drops(key)) && reserved.is_none() {
+        |key: &[u8]| matches!(key, b"resultType" | b"ttlMs" | b"cacheScope") || (open && key == b"structuredContent");
+    let reserved =
+        result.get("_meta")?.filter(|meta| memchr::memmem::find(meta.get(), RESERVED_PREFIX.as_bytes()).is_some());
+    if !result.iter().any(|(key, _)| drops(&key)) && reserved.is_none() {
         return Ok(());
     }
-    let mut out = Vec::with_capacity(place.result.len());
+    let mut out = Vec::with_capacity(result.end - result.start);
     out.push(b'{');
-    for (key, value) in members.iter().filter(|(key, _)| !drops(key)) {
+    for (key, value) in result.iter().filter(|(key, _)| !drops(key)) {
         comma(&mut out);
-        out.extend_from_slice(&json::quoted(key));
+        out.extend_from_slice(&json::quoted(&String::from_utf8_lossy(&key)));
         out.push(b':');
-        if key == "_meta" && reserved.is_some() {
+        if *key == *b"_meta" && reserved.is_some() {
             strip_reserved(&mut out, value);
-        } else if key == "content" && open && !has_text(value) {
+        } else if *key == *b"content" && open && !has_text(value) {
             with_text(&mut out, value, structured);
         } else {
-            out.extend_from_slice(value.get().as_bytes());
+            out.extend_from_slice(value.get());
         }
     }
-    if open && get(members, "content")?.is_none() {
+    if open && result.get("content")?.is_none() {
         comma(&mut out);
         out.extend_from_slice(b"\"content\":");
-        with_text(&mut out, RawValue::NULL, structured);
+        with_text(&mut out, Raw::NULL, structured);
     }
     out.push(b'}');
-    edits.replace(place.base..place.base + place.result.len(), out);
+    edits.replace(result.start..result.end, out);
     Ok(())
 }
 
@@ -176,41 +192,46 @@ fn comma(out: &mut Vec<u8>) {
     }
 }
 
-fn strip_reserved(out: &mut Vec<u8>, meta: &RawValue) {
+fn strip_reserved(out: &mut Vec<u8>, meta: Raw<'_>) {
     out.push(b'{');
-    if let Ok(members) = json::members(meta.get().as_bytes()) {
-        for (key, value) in members.iter().filter(|(key, _)| !key.starts_with(RESERVED_PREFIX)) {
+    if let Ok(members) = json::members(meta.get()) {
+        for (key, value) in members.iter().filter(|(key, _)| !key.starts_with(RESERVED_PREFIX.as_bytes())) {
             comma(out);
-            out.extend_from_slice(&json::quoted(key));
+            out.extend_from_slice(&json::quoted(&String::from_utf8_lossy(&key)));
             out.push(b':');
-            out.extend_from_slice(value.get().as_bytes());
+            out.extend_from_slice(value.get());
         }
     }
     out.push(b'}');
 }
 
+/// Returns the blocks of a content array; none if it is no array.
+fn blocks(content: Raw<'_>) -> impl Iterator<Item = &[u8]> {
+    let places = json::elements(content.get()).unwrap_or_default();
+    places.into_iter().filter_map(move |at| content.get().get(at))
+}
+
 /// Says whether a content array has a text block: then older clients have something to read [R87].
-fn has_text(content: &RawValue) -> bool {
-    serde_json::from_str::<Vec<&RawValue>>(content.get()).is_ok_and(|blocks| {
-        blocks.iter().any(|block| {
-            json::members(block.get().as_bytes())
-                .ok()
-                .and_then(|members| members.get("type").ok().flatten().map(|kind| kind.get() == "\"text\""))
-                .unwrap_or(false)
-        })
+fn has_text(content: Raw<'_>) -> bool {
+    blocks(content).any(|block| {
+        json::members(block)
+            .ok()
+            .and_then(|members| members.get("type").ok().flatten().map(|kind| kind.get() == b"\"text\""))
+            .unwrap_or(false)
     })
 }
 
 /// Writes the content array with the structured value appended as text.
-fn with_text(out: &mut Vec<u8>, content: &RawValue, structured: Option<&RawValue>) {
+fn with_text(out: &mut Vec<u8>, content: Raw<'_>, structured: Option<Raw<'_>>) {
     out.push(b'[');
-    for block in serde_json::from_str::<Vec<&RawValue>>(content.get()).unwrap_or_default() {
+    for block in blocks(content) {
         comma(out);
-        out.extend_from_slice(block.get().as_bytes());
+        out.extend_from_slice(block);
     }
     comma(out);
     out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
-    out.extend_from_slice(&json::quoted(structured.map_or("null", RawValue::get)));
+    let structured = structured.map_or(Cow::Borrowed("null"), |value| String::from_utf8_lossy(value.get()));
+    out.extend_from_slice(&json::quoted(&structured));
     out.extend_from_slice(b"}]");
 }
 
@@ -240,15 +261,10 @@ pub fn lift_error(
     let mut edits = Edits::new(response.raw.clone());
     replace_id(&mut edits, response, client.id);
     if shown != error.code {
-        let object = response.raw.slice(at.clone());
-        let members = json::members(&object).map_err(|err| BridgeRefusal::Malformed(err.to_string()))?;
-        match get(&members, "code")? {
-            Some(code) => {
-                let place = Place { result: &object, base: at.start };
-                edits.replace(place.of(code), shown.0.to_string());
-            }
-            None => return Err(BridgeRefusal::Malformed("an error without a code".to_owned())),
-        }
+        let members = response.outline().map_err(|err| malformed(&err))?;
+        let error = Inside { text: &response.raw, members: &members, start: at.start, end: at.end };
+        let code = error.at("code")?.ok_or_else(|| BridgeRefusal::Malformed("an error without a code".to_owned()))?;
+        edits.replace(code, shown.0.to_string());
     }
     Ok((shown, edits.apply()))
 }

@@ -2,11 +2,12 @@
 //!
 //! Not for: deciding whether a batch is allowed; that depends on the session's protocol version.
 
-use bytes::Bytes;
-use serde_json::value::RawValue;
+use std::ops::Range;
 
-use super::{Message, Notification, Payload, Request, RequestId, Response};
-use crate::wire::json::{self, Members};
+use bytes::Bytes;
+
+use super::{Message, Notification, Params, Payload, Request, RequestId, Response};
+use crate::wire::json::{self, JsonError, Raw, ScanError};
 
 /// The bounds of one message.
 #[derive(Clone, Copy, Debug)]
@@ -59,78 +60,76 @@ pub enum DecodeErrorKind {
     NotJson(String),
 }
 
-/// Decodes a body or a line.
+/// Decodes a body or a line, in one pass over its bytes.
 ///
 /// # Errors
 /// [`DecodeError`] with the id where one could be read.
 pub fn decode(raw: &Bytes, limits: &Limits) -> Result<Decoded, DecodeError> {
-    if !json::depth_within(raw, limits.depth_max) {
-        return Err(DecodeErrorKind::Depth(limits.depth_max).into());
-    }
     if first_byte(raw) != Some(b'[') {
-        return message(raw).map(Decoded::One);
+        return message(raw, limits.depth_max).map(Decoded::One);
     }
-    let elements: Vec<&RawValue> =
-        serde_json::from_slice(raw).map_err(|err| DecodeErrorKind::NotJson(err.to_string()))?;
+    let elements = json::elements(raw).map_err(|err| malformed(&err))?;
     if elements.is_empty() || elements.len() > limits.batch_max {
         return Err(DecodeErrorKind::BatchSize(limits.batch_max).into());
     }
-    Ok(Decoded::Batch(elements.into_iter().map(|element| message(&raw.slice_ref(element.get().as_bytes()))).collect()))
+    // The array itself is one bracket of the depth.
+    let depth_max = limits.depth_max.saturating_sub(1);
+    Ok(Decoded::Batch(elements.into_iter().map(|at| message(&raw.slice(at), depth_max)).collect()))
 }
 
 fn first_byte(raw: &[u8]) -> Option<u8> {
     raw.iter().copied().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
 }
 
-fn message(raw: &Bytes) -> Result<Message, DecodeError> {
-    let members = match json::members(raw) {
-        Ok(members) => members,
-        Err(err) if serde_json::from_slice::<&RawValue>(raw).is_ok() => {
-            return Err(DecodeErrorKind::NotMessage(err.to_string()).into());
-        }
-        Err(err) => return Err(DecodeErrorKind::NotJson(err.to_string()).into()),
-    };
-    let id = id(raw, &members);
-    build(raw, &members).map_err(|why| DecodeError { kind: DecodeErrorKind::NotMessage(why), id })
-}
-
-fn id(raw: &Bytes, members: &Members<'_>) -> Option<RequestId> {
-    members.get("id").ok().flatten().and_then(|id| RequestId::from_raw(raw.slice_ref(id.get().as_bytes())))
-}
-
-fn build(raw: &Bytes, members: &Members<'_>) -> Result<Message, String> {
-    let get = |key| members.get(key).map_err(|err| err.to_string());
-    let place = |value: &RawValue| json::range_in(raw, value.get());
-    if get("jsonrpc")?.map(RawValue::get) != Some("\"2.0\"") {
-        return Err("'jsonrpc' must be \"2.0\"".to_owned());
+fn malformed(err: &JsonError) -> DecodeErrorKind {
+    match err {
+        JsonError::Duplicate(_) | JsonError::Kind(_) => DecodeErrorKind::NotMessage(err.to_string()),
+        JsonError::Scan(ScanError::Depth(depth_max)) => DecodeErrorKind::Depth(*depth_max),
+        JsonError::Scan(err @ ScanError::Expected(..)) => DecodeErrorKind::NotJson(err.to_string()),
     }
-    let id_raw = get("id")?;
-    let params = get("params")?;
-    if let Some(method) = get("method")? {
-        let method = json::text(method).ok_or("'method' must be a string")?.into_owned();
-        let params_at = params.map_or(0..0, place);
-        let params = params.map(|params| raw.slice_ref(params.get().as_bytes()));
-        if params.as_ref().is_some_and(|params| params.first() != Some(&b'{')) {
-            return Err("'params' must be an object".to_owned());
-        }
-        if get("result")?.is_some() || get("error")?.is_some() {
-            return Err("both a call and an answer".to_owned());
-        }
-        let Some(id_raw) = id_raw else {
-            return Ok(Message::Notification(Notification { raw: raw.clone(), method, params, params_at }));
+}
+
+fn message(raw: &Bytes, depth_max: usize) -> Result<Message, DecodeError> {
+    let (outer, inner) = json::nested(raw, depth_max, |key| matches!(key, b"params" | b"result" | b"error"))
+        .map_err(|err| malformed(&err))?;
+    let id_at = outer.at(raw, "id").ok().flatten();
+    let id = id_at.as_ref().and_then(|at| RequestId::from_raw(raw.slice(at.clone())));
+    let refused = |why: &str| DecodeError { kind: DecodeErrorKind::NotMessage(why.to_owned()), id: id.clone() };
+    let [version, _, method, params, result, error] = outer
+        .find(raw, ["jsonrpc", "id", "method", "params", "result", "error"])
+        .map_err(|err| refused(&err.to_string()))?;
+    let text = |at: &Range<usize>| raw.get(at.clone()).unwrap_or_default();
+    if version.as_ref().map(text) != Some(b"\"2.0\"") {
+        return Err(refused("'jsonrpc' must be \"2.0\""));
+    }
+    let Some(method) = method else {
+        let payload = match (result, error) {
+            (Some(at), None) => Payload::Result(at),
+            (None, Some(at)) => Payload::Error(at),
+            (Some(_), Some(_)) => return Err(refused("both 'result' and 'error'")),
+            (None, None) => return Err(refused("no 'method', 'result' or 'error'")),
         };
-        let id = id(raw, members).ok_or("'id' must be a string or a number")?;
-        return Ok(Message::Request(Request { raw: raw.clone(), id, id_at: place(id_raw), method, params, params_at }));
-    }
-    let payload = match (get("result")?, get("error")?) {
-        (Some(result), None) => Payload::Result(place(result)),
-        (None, Some(error)) => Payload::Error(place(error)),
-        (Some(_), Some(_)) => return Err("both 'result' and 'error'".to_owned()),
-        (None, None) => return Err("no 'method', 'result' or 'error'".to_owned()),
+        let start = memchr::memchr(b'{', raw).unwrap_or(0) + 1;
+        // An answer may carry 'params' of its own, which mean nothing.
+        let outline = inner.filter(|_| params.is_none()).map(Box::new);
+        let id_at = id_at.unwrap_or(start..start);
+        return Ok(Message::Response(Response { raw: raw.clone(), id, id_at, payload, outline }));
     };
-    let start = raw.iter().position(|byte| *byte == b'{').unwrap_or(0) + 1;
-    let id_at = id_raw.map_or(start..start, place);
-    Ok(Message::Response(Response { raw: raw.clone(), id: id(raw, members), id_at, payload }))
+    if result.is_some() || error.is_some() {
+        return Err(refused("both a call and an answer"));
+    }
+    let method = json::text(Raw::new(text(&method))).ok_or_else(|| refused("'method' must be a string"))?.into_owned();
+    let params = match (params, inner) {
+        (None, _) => None,
+        (Some(at), Some(outline)) => Some(Box::new(Params::new(raw.clone(), at, outline))),
+        (Some(_), None) => return Err(refused("'params' must be an object")),
+    };
+    let raw = raw.clone();
+    match (id_at, id) {
+        (None, _) => Ok(Message::Notification(Notification { raw, method, params })),
+        (Some(id_at), Some(id)) => Ok(Message::Request(Request { raw, id, id_at, method, params })),
+        (Some(_), None) => Err(DecodeErrorKind::NotMessage("'id' must be a string or a number".to_owned()).into()),
+    }
 }
 
 impl From<DecodeErrorKind> for DecodeError {

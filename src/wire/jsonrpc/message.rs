@@ -2,11 +2,15 @@
 //!
 //! Not for: decoding (`decode`) or changing (`edit`).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 use bytes::Bytes;
+
+use super::Edits;
+use crate::wire::json::{self, JsonError, Outline, Raw};
 
 /// A request id: a JSON string or number, kept as it was spelled.
 ///
@@ -25,7 +29,7 @@ pub enum Message {
     Response(Response),
 }
 
-/// A request. `params` is a slice of `raw`.
+/// A request.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The whole message as received.
@@ -36,23 +40,27 @@ pub struct Request {
     pub id_at: Range<usize>,
     /// The method's name.
     pub method: String,
-    /// The params' text, if there are any.
-    pub params: Option<Bytes>,
-    /// Where the params lie in `raw`.
-    pub params_at: Range<usize>,
+    /// The params, if there are any.
+    pub params: Option<Box<Params>>,
 }
 
-/// A notification. `params` is a slice of `raw`.
+/// A notification.
 #[derive(Clone, Debug)]
 pub struct Notification {
     /// The whole message as received.
     pub raw: Bytes,
     /// The method's name.
     pub method: String,
-    /// The params' text, if there are any.
-    pub params: Option<Bytes>,
-    /// Where the params lie in `raw`.
-    pub params_at: Range<usize>,
+    /// The params, if there are any.
+    pub params: Option<Box<Params>>,
+}
+
+/// The params of a message, read with it: where each member lies is known.
+#[derive(Clone, Debug)]
+pub struct Params {
+    message: Bytes,
+    place: Range<usize>,
+    outline: Outline,
 }
 
 /// A response.
@@ -66,6 +74,8 @@ pub struct Response {
     pub id_at: Range<usize>,
     /// What it carries.
     pub payload: Payload,
+    /// The members of the result or error, if it was read with the message and is an object.
+    pub(super) outline: Option<Box<Outline>>,
 }
 
 /// What a response carries, as a place in its `raw`.
@@ -141,6 +151,64 @@ impl fmt::Debug for RequestId {
     }
 }
 
+// === impl Params ===
+
+impl Params {
+    pub(super) const fn new(message: Bytes, place: Range<usize>, outline: Outline) -> Self {
+        Self { message, place, outline }
+    }
+
+    /// Returns where the params lie in the message.
+    #[must_use]
+    pub const fn place(&self) -> &Range<usize> {
+        &self.place
+    }
+
+    /// Returns the params' text.
+    #[must_use]
+    pub fn text(&self) -> Bytes {
+        self.message.slice(self.place.clone())
+    }
+
+    /// Returns the value of a member, `None` if it is absent.
+    ///
+    /// # Errors
+    /// [`JsonError::Duplicate`] if the key stands twice.
+    pub fn get(&self, key: &'static str) -> Result<Option<Raw<'_>>, JsonError> {
+        self.outline.get(&self.message, key)
+    }
+
+    /// Returns where the value of a member lies in the message, `None` if it is absent.
+    ///
+    /// # Errors
+    /// [`JsonError::Duplicate`] if the key stands twice.
+    pub fn at(&self, key: &'static str) -> Result<Option<Range<usize>>, JsonError> {
+        self.outline.at(&self.message, key)
+    }
+
+    /// Returns where the values of several members lie in the message.
+    ///
+    /// # Errors
+    /// [`JsonError::Duplicate`] if one of the keys stands twice.
+    pub fn find<const N: usize>(&self, keys: [&'static str; N]) -> Result<[Option<Range<usize>>; N], JsonError> {
+        self.outline.find(&self.message, keys)
+    }
+
+    /// Returns a part of the message.
+    #[must_use]
+    pub fn part(&self, at: Range<usize>) -> Bytes {
+        self.message.slice(at)
+    }
+
+    /// Returns the value of a member as a slice of the message, `None` if it is absent.
+    ///
+    /// # Errors
+    /// [`JsonError::Duplicate`] if the key stands twice.
+    pub fn slice(&self, key: &'static str) -> Result<Option<Bytes>, JsonError> {
+        Ok(self.at(key)?.map(|at| self.message.slice(at)))
+    }
+}
+
 // === impl Response ===
 
 impl Response {
@@ -160,6 +228,37 @@ impl Response {
             Payload::Error(at) => Some(self.raw.slice(at.clone())),
             Payload::Result(_) => None,
         }
+    }
+
+    /// Returns the members of the result or error, with places counted from the beginning of `raw`.
+    ///
+    /// # Errors
+    /// [`JsonError::Kind`] if it is no object.
+    pub fn outline(&self) -> Result<Cow<'_, Outline>, JsonError> {
+        match &self.outline {
+            Some(outline) => Ok(Cow::Borrowed(outline)),
+            None => {
+                let (_, inner) = json::nested(&self.raw, usize::MAX, |key| matches!(key, b"result" | b"error"))?;
+                inner.map(Cow::Owned).ok_or(JsonError::Kind("object"))
+            }
+        }
+    }
+
+    /// Returns the same answer with another value in one place of its result; the id keeps its place in the text.
+    ///
+    /// `at` lies within the result, in `raw`.
+    #[must_use]
+    pub fn with_edit(self, at: Range<usize>, text: Bytes) -> Self {
+        let moved = |place: usize| if place >= at.end { place - at.len() + text.len() } else { place };
+        let moved = |place: &Range<usize>| moved(place.start)..moved(place.end);
+        let payload = match &self.payload {
+            Payload::Error(place) => Payload::Error(moved(place)),
+            Payload::Result(place) => Payload::Result(moved(place)),
+        };
+        let id_at = moved(&self.id_at);
+        let mut edits = Edits::new(self.raw);
+        edits.replace(at, text);
+        Self { raw: edits.apply(), id: self.id, id_at, payload, outline: None }
     }
 
     /// Makes a response that carries `result`, a JSON text, for the request `id`.
@@ -187,6 +286,6 @@ impl Response {
         raw.extend_from_slice(value);
         raw.push(b'}');
         let payload = if member == b"result" { Payload::Result(at) } else { Payload::Error(at) };
-        Self { raw: Bytes::from(raw), id: id.cloned(), id_at, payload }
+        Self { raw: Bytes::from(raw), id: id.cloned(), id_at, payload, outline: None }
     }
 }

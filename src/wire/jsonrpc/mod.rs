@@ -10,4 +10,4 @@ mod message;
 pub use decode::{DecodeError, DecodeErrorKind, Decoded, Limits, decode};
 pub use edit::Edits;
 pub use error::{ErrorCode, ErrorObject, code};
-pub use message::{Message, Notification, Payload, Request, RequestId, Response};
+pub use message::{Message, Notification, Params, Payload, Request, RequestId, Response};

@@ -5,20 +5,22 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Header names, lower case as `http` wants them.
+/// Header names.
 pub mod name {
+    use http::HeaderName;
+
     /// Carries the method's name.
-    pub const METHOD: &str = "mcp-method";
+    pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
     /// Carries the target's name or URI.
-    pub const NAME: &str = "mcp-name";
-    /// Begins the headers that mirror annotated arguments.
+    pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
+    /// Begins the headers that mirror annotated arguments, in lower case.
     pub const PARAM_PREFIX: &str = "mcp-param-";
     /// Carries the protocol version.
-    pub const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+    pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
     /// Carries a legacy session's id.
-    pub const SESSION_ID: &str = "mcp-session-id";
+    pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
     /// Carries the last event id of a broken stream (legacy).
-    pub const LAST_EVENT_ID: &str = "last-event-id";
+    pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 }
 
 const PREFIX: &str = "=?base64?";

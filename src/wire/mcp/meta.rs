@@ -2,10 +2,9 @@
 //!
 //! Not for: other keys; they pass as they are.
 
+use crate::wire::json::{self, JsonError, Raw};
+use crate::wire::jsonrpc::Params;
 use bytes::Bytes;
-use serde_json::value::RawValue;
-
-use crate::wire::json::{self, JsonError};
 
 /// The protocol version of a request.
 pub const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -59,12 +58,12 @@ impl RequestMeta {
     ///
     /// # Errors
     /// [`MetaError`] if params or `_meta` hold a key twice that is read here, or a value of the wrong kind.
-    pub fn read(params: Option<&Bytes>) -> Result<Self, MetaError> {
-        let Some(params) = params else { return Ok(Self::default()) };
-        let Some(raw) = json::members(params)?.get("_meta")? else { return Ok(Self::default()) };
-        let raw = params.slice_ref(raw.get().as_bytes());
+    pub fn read(params: Option<&Params>) -> Result<Self, MetaError> {
+        let Some(raw) = params.map(|params| params.slice("_meta")).transpose()?.flatten() else {
+            return Ok(Self::default());
+        };
         let members = json::members(&raw)?;
-        let slice = |value: &RawValue| raw.slice_ref(value.get().as_bytes());
+        let slice = |value: Raw<'_>| raw.slice_ref(value.get());
         let version = members.get(VERSION_KEY)?.map(|value| json::text(value).map(std::borrow::Cow::into_owned));
         let capabilities = members.get(CAPABILITIES_KEY)?.map(slice);
         if capabilities.as_ref().is_some_and(|value| value.first() != Some(&b'{')) {
@@ -92,8 +91,8 @@ impl RequestMeta {
         let Ok(members) = json::members(raw) else { return Vec::new() };
         members
             .iter()
-            .filter(|(key, _)| !key.starts_with(RESERVED_PREFIX) && *key != PROGRESS_TOKEN_KEY)
-            .map(|(key, value)| (json::quoted(key), raw.slice_ref(value.get().as_bytes())))
+            .filter(|(key, _)| !key.starts_with(RESERVED_PREFIX.as_bytes()) && **key != *PROGRESS_TOKEN_KEY.as_bytes())
+            .map(|(key, value)| (json::quoted(&String::from_utf8_lossy(&key)), raw.slice_ref(value.get())))
             .collect()
     }
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::wire::json::{self, JsonError};
+use crate::wire::json::{self, JsonError, Raw};
+use crate::wire::jsonrpc::Params;
 
 /// One entry of a server's `tools/list`.
 #[derive(Clone, Debug)]
@@ -51,20 +52,20 @@ pub enum ParamValue {
     Text(String),
 }
 
-/// What is read of `tools/call` params.
+/// What is read of `tools/call` params. Places are counted from the beginning of the message.
 #[derive(Clone, Debug)]
 pub struct CallParams {
     /// The name as the client spelled it, decoded.
     pub name: String,
-    /// Where the name's value lies in the params.
+    /// Where the name's value lies.
     pub name_at: Range<usize>,
     /// The arguments as sent, where they are an object.
     pub arguments: Option<Bytes>,
-    /// Where the arguments' value lies in the params, if the key is there at all (an explicit `null` too).
+    /// Where the arguments' value lies, if the key is there at all (an explicit `null` too).
     pub arguments_at: Option<Range<usize>>,
-    /// Where `_meta` lies in the params.
+    /// Where `_meta` lies.
     pub meta_at: Option<Range<usize>>,
-    /// Where `requestState` lies in the params.
+    /// Where `requestState` lies.
     pub request_state_at: Option<Range<usize>>,
     /// Whether this is a retry that carries `inputResponses` or `requestState`.
     pub is_retry: bool,
@@ -97,11 +98,11 @@ impl ToolDefinition {
         let name: Arc<str> = Arc::from(json::text(name_raw).ok_or(ToolError::Name)?.as_ref());
         let name_at = json::range_in(&raw, name_raw.get());
         let execution_at = member_at(&raw, &members, "execution")?;
-        let open = members.get("outputSchema")?.is_some_and(|schema| !is_object_schema(schema.get()));
+        let open = members.get("outputSchema")?.is_some_and(|schema| !is_object_schema(schema));
         let open_output_schema_at = if open { member_at(&raw, &members, "outputSchema")? } else { None };
         let schema = members.get("inputSchema")?;
-        let input_schema_at = schema.map(|schema| json::range_in(&raw, schema.get()));
-        let schema = schema.filter(|schema| schema.get().starts_with('{'));
+        let input_schema_at = members.at("inputSchema")?;
+        let schema = schema.filter(|schema| schema.is_object());
         let header_params = schema.map_or_else(|| Ok(Arc::default()), |schema| header_params(schema.get()));
         let has_input_schema = schema.is_some();
         drop(members);
@@ -120,8 +121,7 @@ impl ToolDefinition {
 
 /// The place of a member from its key's opening quote to the end of its value.
 fn member_at(raw: &Bytes, members: &json::Members<'_>, key: &'static str) -> Result<Option<Range<usize>>, ToolError> {
-    let Some(value) = members.get(key)? else { return Ok(None) };
-    let value_at = json::range_in(raw, value.get());
+    let Some(value_at) = members.at(key)? else { return Ok(None) };
     let before = raw.get(..value_at.start).unwrap_or_default();
     let colon = memchr::memrchr(b':', before).unwrap_or(0);
     let end_quote = memchr::memrchr(b'"', before.get(..colon).unwrap_or_default()).unwrap_or(0);
@@ -130,19 +130,19 @@ fn member_at(raw: &Bytes, members: &json::Members<'_>, key: &'static str) -> Res
     Ok(Some(start..value_at.end))
 }
 
-fn is_object_schema(schema: &str) -> bool {
-    json::members(schema.as_bytes())
+fn is_object_schema(schema: Raw<'_>) -> bool {
+    json::members(schema.get())
         .ok()
-        .and_then(|members| members.get("type").ok().flatten().map(|kind| kind.get() == "\"object\""))
+        .and_then(|members| members.get("type").ok().flatten().map(|kind| kind.get() == b"\"object\""))
         .unwrap_or(false)
 }
 
 /// Collects the `x-mcp-header` annotations of a schema and checks them [R52].
-fn header_params(schema: &str) -> Result<Arc<[HeaderParam]>, String> {
-    if memchr::memmem::find(schema.as_bytes(), b"x-mcp-header").is_none() {
+fn header_params(schema: &[u8]) -> Result<Arc<[HeaderParam]>, String> {
+    if memchr::memmem::find(schema, b"x-mcp-header").is_none() {
         return Ok(Arc::default());
     }
-    let schema: Value = serde_json::from_str(schema).map_err(|err| err.to_string())?;
+    let schema: Value = serde_json::from_slice(schema).map_err(|err| err.to_string())?;
     let mut found = Vec::new();
     collect(&schema, &mut Vec::new(), Place::Root, &mut found)?;
     for (index, param) in found.iter().enumerate() {
@@ -212,19 +212,21 @@ impl HeaderParam {
     #[must_use]
     pub fn value(&self, arguments: Option<&Bytes>) -> ParamValue {
         let Some(arguments) = arguments else { return ParamValue::Absent };
-        let mut text: &str = std::str::from_utf8(arguments).unwrap_or_default();
+        let mut text = arguments.clone();
         for name in &self.path {
-            let Ok(members) = json::members(text.as_bytes()) else { return ParamValue::Absent };
-            let Some(value) = members.iter().find(|(key, _)| key == name).map(|(_, value)| value) else {
+            let Ok(members) = json::members(&text) else { return ParamValue::Absent };
+            let Some(value) = members.iter().find(|(key, _)| **key == *name.as_bytes()).map(|(_, value)| value) else {
                 return ParamValue::Absent;
             };
-            text = value.get();
+            text = text.slice_ref(value.get());
         }
-        match serde_json::from_str::<Value>(text) {
+        match serde_json::from_slice::<Value>(&text) {
             Ok(Value::Null) => ParamValue::Absent,
             Ok(Value::String(text)) => ParamValue::Text(text),
             Ok(Value::Bool(flag)) => ParamValue::Text(flag.to_string()),
-            Ok(Value::Number(_)) => integer(text).map_or(ParamValue::NotCarried, ParamValue::Text),
+            Ok(Value::Number(_)) => {
+                std::str::from_utf8(&text).ok().and_then(integer).map_or(ParamValue::NotCarried, ParamValue::Text)
+            }
             Ok(Value::Array(_) | Value::Object(_)) | Err(_) => ParamValue::NotCarried,
         }
     }
@@ -247,28 +249,20 @@ impl CallParams {
     ///
     /// # Errors
     /// [`ToolError`]: no name, arguments that are no object, or a routed key that stands twice [FC-SEC-03].
-    pub fn read(params: &Bytes) -> Result<Self, ToolError> {
-        let members = json::members(params)?;
-        let name_raw = members.get("name")?.ok_or(ToolError::Name)?;
-        let name = json::text(name_raw).ok_or(ToolError::Name)?.into_owned();
-        let arguments_raw = members.get("arguments")?;
-        let arguments = match arguments_raw.map(|value| value.get()) {
-            None | Some("null") => None,
-            Some(text) if text.starts_with('{') => Some(params.slice_ref(text.as_bytes())),
+    pub fn read(params: &Params) -> Result<Self, ToolError> {
+        const KEYS: [&str; 5] = ["name", "arguments", "_meta", "requestState", "inputResponses"];
+        let [name_at, arguments_at, meta_at, request_state_at, responses_at] = params.find(KEYS)?;
+        let name_at = name_at.ok_or(ToolError::Name)?;
+        let name = params.part(name_at.clone());
+        let name = json::text(Raw::new(&name)).ok_or(ToolError::Name)?.into_owned();
+        let arguments = match arguments_at.clone().map(|at| params.part(at)) {
+            None => None,
+            Some(text) if text == "null" => None,
+            Some(text) if text.first() == Some(&b'{') => Some(text),
             Some(_) => return Err(ToolError::Arguments),
         };
-        let place = |value: &serde_json::value::RawValue| json::range_in(params, value.get());
-        let request_state_at = members.get("requestState")?.map(place);
-        let is_retry = request_state_at.is_some() || members.get("inputResponses")?.is_some();
-        Ok(Self {
-            name,
-            name_at: json::range_in(params, name_raw.get()),
-            arguments,
-            arguments_at: arguments_raw.map(place),
-            meta_at: members.get("_meta")?.map(place),
-            request_state_at,
-            is_retry,
-        })
+        let is_retry = request_state_at.is_some() || responses_at.is_some();
+        Ok(Self { name, name_at, arguments, arguments_at, meta_at, request_state_at, is_retry })
     }
 }
 

@@ -3,6 +3,15 @@
 use bytes::Bytes;
 
 use super::{CallParams, HeaderParam, ParamValue, ToolDefinition, ToolError};
+use crate::wire::jsonrpc::{Decoded, Limits, Message, Params, decode};
+
+fn params(text: &str) -> Params {
+    let raw = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{text}}}"#));
+    match decode(&raw, &Limits::DOWNSTREAM) {
+        Ok(Decoded::One(Message::Request(request))) => *request.params.unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
 
 fn definition(text: &str) -> ToolDefinition {
     ToolDefinition::read(Bytes::from(text.to_owned())).unwrap()
@@ -34,20 +43,20 @@ fn minimal_definitions_are_read() {
 /// [FC-NAM-08]
 #[test]
 fn absent_and_null_arguments_are_alike_and_others_refused() {
-    let read = |text: &'static str| CallParams::read(&Bytes::from_static(text.as_bytes()));
+    let read = |text: &'static str| CallParams::read(&params(text));
     assert!(read(r#"{"name":"a"}"#).unwrap().arguments.is_none());
     let null = read(r#"{"name":"a","arguments":null}"#).unwrap();
     assert!(null.arguments.is_none() && null.arguments_at.is_some());
     assert_eq!(read(r#"{"name":"a","arguments":{"b":null}}"#).unwrap().arguments.unwrap(), r#"{"b":null}"#);
     for bad in [r#"{"name":"a","arguments":[]}"#, r#"{"name":"a","arguments":"x"}"#, r#"{"name":"a","arguments":1}"#] {
-        assert_eq!(CallParams::read(&Bytes::from(bad.to_owned())).err(), Some(ToolError::Arguments));
+        assert_eq!(CallParams::read(&params(bad)).err(), Some(ToolError::Arguments));
     }
 }
 
 /// [FC-SEC-03]
 #[test]
 fn a_name_given_twice_is_refused_and_case_matters() {
-    let read = |text: &'static str| CallParams::read(&Bytes::from_static(text.as_bytes()));
+    let read = |text: &'static str| CallParams::read(&params(text));
     assert!(read(r#"{"name":"a","name":"b"}"#).is_err());
     assert!(read(r#"{"name":"a","n\u0061me":"b"}"#).is_err());
     assert!(read(r#"{"name":"a","arguments":{},"arguments":{}}"#).is_err());

@@ -1,0 +1,321 @@
+//! The members of an object, and where they lie.
+//!
+//! Invariant: every slice returned lies inside the text given, so that its place can be spliced.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::scan::{DEPTH_MAX, Key, ScanError, Scanner};
+
+/// Why a text cannot be looked into.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JsonError {
+    /// One key of interest stands twice: two readers could see two messages.
+    #[error("key '{0}' appears twice")]
+    Duplicate(&'static str),
+    /// The text is JSON, but not of this kind.
+    #[error("not a JSON {0}")]
+    Kind(&'static str),
+    /// The text is no JSON, nests too deep, or is too large to be looked into (4 GiB).
+    #[error(transparent)]
+    Scan(#[from] ScanError),
+}
+
+/// A value as it is spelled: a part of the text it was found in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raw<'a>(&'a [u8]);
+
+/// Where the members of one object lie in its text, in the order written.
+#[derive(Clone, Debug, Default)]
+pub struct Outline(SmallVec<[Member; 6]>);
+
+/// The members of one object with its text.
+#[derive(Debug)]
+pub struct Members<'a> {
+    text: &'a [u8],
+    outline: Outline,
+}
+
+/// One member; places are counted from the beginning of the text.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    /// Between the key's quotes.
+    key: (u32, u32),
+    value: (u32, u32),
+    escaped: bool,
+}
+
+/// Reads the members of the object that `text` holds. All of it is checked to be JSON, and nothing decoded.
+///
+/// # Errors
+/// [`JsonError`] if `text` is anything but one JSON object.
+pub fn members(text: &[u8]) -> Result<Members<'_>, JsonError> {
+    let (outline, _) = nested(text, DEPTH_MAX, |_| false)?;
+    Ok(Members { text, outline })
+}
+
+/// Reads the members of an object, and in the same pass those of its last member that is wanted and an object itself.
+///
+/// # Errors
+/// [`JsonError`] if `text` is anything but one JSON object that nests at most `depth_max` deep.
+pub fn nested(
+    text: &[u8],
+    depth_max: usize,
+    wanted: impl Fn(&[u8]) -> bool,
+) -> Result<(Outline, Option<Outline>), JsonError> {
+    if u32::try_from(text.len()).is_err() {
+        return Err(ScanError::Expected("less than 4 GiB", text.len()).into());
+    }
+    let mut scanner = Scanner::new(text, depth_max);
+    if scanner.next().is_some_and(|first| first != b'{') {
+        scanner.value()?;
+        scanner.end()?;
+        return Err(JsonError::Kind("object"));
+    }
+    let mut inner = None;
+    let outer = object(&mut scanner, |scanner, key| {
+        let key = Member { key: packed(&key.at), value: (0, 0), escaped: key.escaped }.key(text);
+        if scanner.next() == Some(b'{') && wanted(&key) {
+            let start = scanner.place();
+            inner = Some(object(scanner, |scanner, _| scanner.value())?);
+            return Ok(start..scanner.place());
+        }
+        scanner.value()
+    })?;
+    scanner.end()?;
+    Ok((outer, inner))
+}
+
+/// Returns where the elements of the array that `text` holds lie.
+///
+/// # Errors
+/// [`JsonError`] if `text` is anything but one JSON array.
+pub fn elements(text: &[u8]) -> Result<Vec<Range<usize>>, JsonError> {
+    let mut scanner = Scanner::new(text, DEPTH_MAX);
+    if scanner.next().is_some_and(|first| first != b'[') {
+        scanner.value()?;
+        scanner.end()?;
+        return Err(JsonError::Kind("array"));
+    }
+    let mut found = Vec::new();
+    let mut more = !scanner.open(b'[')?;
+    while more {
+        found.push(scanner.value()?);
+        more = scanner.more()?;
+    }
+    scanner.end()?;
+    Ok(found)
+}
+
+fn object<'a>(
+    scanner: &mut Scanner<'a>,
+    mut value: impl FnMut(&mut Scanner<'a>, &Key) -> Result<Range<usize>, ScanError>,
+) -> Result<Outline, ScanError> {
+    let mut found = SmallVec::new();
+    let mut more = !scanner.open(b'{')?;
+    while more {
+        let key = scanner.key()?;
+        let value = value(scanner, &key)?;
+        found.push(Member { key: packed(&key.at), value: packed(&value), escaped: key.escaped });
+        more = scanner.more()?;
+    }
+    Ok(Outline(found))
+}
+
+/// Packs a place in a text that is known to be short enough.
+fn packed(at: &Range<usize>) -> (u32, u32) {
+    let packed = |place| u32::try_from(place).unwrap_or(u32::MAX);
+    (packed(at.start), packed(at.end))
+}
+
+fn unpacked((start, end): (u32, u32)) -> Range<usize> {
+    start as usize..end as usize
+}
+
+// === impl Raw ===
+
+impl<'a> Raw<'a> {
+    /// `null`
+    pub const NULL: Raw<'static> = Raw(b"null");
+
+    /// Takes a part of a text that has been scanned.
+    pub(in crate::wire) const fn new(text: &'a [u8]) -> Self {
+        Self(text)
+    }
+
+    /// Returns the JSON text: UTF-8 without white space around it.
+    #[must_use]
+    pub const fn get(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Says whether this is an object.
+    #[must_use]
+    pub fn is_object(self) -> bool {
+        self.0.first() == Some(&b'{')
+    }
+
+    /// Parses the JSON text as a Rust value: for numbers.
+    #[must_use]
+    pub fn parse<T: std::str::FromStr>(self) -> Option<T> {
+        std::str::from_utf8(self.0).ok()?.parse().ok()
+    }
+}
+
+// === impl Outline ===
+
+impl Outline {
+    /// Returns where the value of `key` lies in `text`, the text this outline is of; `None` if it is absent.
+    ///
+    /// # Errors
+    /// [`JsonError::Duplicate`] if the key stands twice.
+    pub fn at(&self, text: &[u8], key: &'static str) -> Result<Option<Range<usize>>, JsonError> {
+        let mut found = None;
+        for member in &self.0 {
+            if member.is(text, key) && found.replace(member.value).is_some() {
+                return Err(JsonError::Duplicate(key));
+            }
+        }
+        Ok(found.map(unpacked))
+    }
+
+    /// Returns the value of `key` in `text`, the text this outline is of; `None` if it is absent. `null` is a value.
+    ///
+    /// # Errors
+    /// [`JsonError::Duplicate`] if the key stands twice.
+    pub fn get<'a>(&self, text: &'a [u8], key: &'static str) -> Result<Option<Raw<'a>>, JsonError> {
+        Ok(self.at(text, key)?.map(|at| Raw(text.get(at).unwrap_or_default())))
+    }
+
+    /// Returns where the values of several keys lie in `text`, the text this outline is of; one walk for all of them.
+    ///
+    /// # Errors
+    /// [`JsonError::Duplicate`] if one of the keys stands twice.
+    pub fn find<const N: usize>(
+        &self,
+        text: &[u8],
+        keys: [&'static str; N],
+    ) -> Result<[Option<Range<usize>>; N], JsonError> {
+        let mut found = [const { None }; N];
+        for member in &self.0 {
+            let spelled = member.key(text);
+            let Some((key, place)) = keys.iter().zip(&mut found).find(|(key, _)| *spelled == *key.as_bytes()) else {
+                continue;
+            };
+            if place.replace(unpacked(member.value)).is_some() {
+                return Err(JsonError::Duplicate(key));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Walks the members of `text`, the text this outline is of.
+    pub fn iter<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = (Cow<'a, [u8]>, Raw<'a>)> + 'a {
+        self.0.iter().map(move |member| (member.key(text), Raw(text.get(unpacked(member.value)).unwrap_or_default())))
+    }
+
+    /// Says whether the object is `{}`.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    fn key<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
+        let spelled = text.get(unpacked(self.key)).unwrap_or_default();
+        if !self.escaped {
+            return Cow::Borrowed(spelled);
+        }
+        let quoted = [b"\"", spelled, b"\""].concat();
+        // A lone surrogate has no text; such a key equals none that is looked for, and is passed on as spelled.
+        serde_json::from_slice::<String>(&quoted).map_or(Cow::Borrowed(spelled), |key| Cow::Owned(key.into_bytes()))
+    }
+
+    fn is(&self, text: &[u8], key: &str) -> bool {
+        if self.escaped {
+            return *self.key(text) == *key.as_bytes();
+        }
+        text.get(unpacked(self.key)) == Some(key.as_bytes())
+    }
+}
+
+// === impl Members ===
+
+impl<'a> Members<'a> {
+    /// Returns the value of `key`, `None` if it is absent. `null` is a value.
+    ///
+    /// # Errors
+    /// [`JsonError::Duplicate`] if the key stands twice.
+    pub fn get(&self, key: &'static str) -> Result<Option<Raw<'a>>, JsonError> {
+        self.outline.get(self.text, key)
+    }
+
+    /// Returns where the value of `key` lies, `None` if it is absent.
+    ///
+    /// # Errors
+    /// [`JsonError::Duplicate`] if the key stands twice.
+    pub fn at(&self, key: &'static str) -> Result<Option<Range<usize>>, JsonError> {
+        self.outline.at(self.text, key)
+    }
+
+    /// Walks the members in the order written; keys are decoded.
+    pub fn iter(&self) -> impl Iterator<Item = (Cow<'_, [u8]>, Raw<'_>)> {
+        self.outline.iter(self.text)
+    }
+
+    /// Says whether the object is `{}`.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.outline.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{JsonError, elements, members, nested};
+
+    #[test]
+    fn members_lie_in_the_text() {
+        let whole = br#" {"a": 1e2, "\u0062" :null,"c":"\ud800", "\ud800":[1] } "#;
+        let read = members(whole).unwrap();
+        assert_eq!(read.get("a").unwrap().unwrap().get(), b"1e2");
+        assert_eq!(&whole[read.at("b").unwrap().unwrap()], b"null");
+        assert!(super::super::text(read.get("c").unwrap().unwrap()).is_none());
+        assert!(read.get("d").unwrap().is_none());
+        assert_eq!(&*read.iter().last().unwrap().0, br"\ud800");
+    }
+
+    #[test]
+    fn duplicates_and_other_kinds_are_refused() {
+        let twice = members(br#"{"a":1,"\u0061":2}"#).unwrap();
+        assert_eq!(twice.get("a").err(), Some(JsonError::Duplicate("a")));
+        for (bad, kind) in [("[]", true), ("1", true), ("", false), ("{} x", false), ("{\"a\":}", false)] {
+            let err = members(bad.as_bytes()).err().unwrap();
+            assert_eq!(err == JsonError::Kind("object"), kind, "{bad:?}: {err}");
+        }
+    }
+
+    #[test]
+    fn one_pass_reads_two_floors() {
+        let whole = br#"{"x":{"k":0},"params":{"name":"n","k":[{"deep":1}]},"y":{"z":1}}"#;
+        let (outer, inner) = nested(whole, 8, |key| key == b"params").unwrap();
+        assert_eq!(&whole[inner.unwrap().at(whole, "k").unwrap().unwrap()], br#"[{"deep":1}]"#);
+        assert_eq!(&whole[outer.at(whole, "y").unwrap().unwrap()], br#"{"z":1}"#);
+        assert!(nested(whole, 3, |_| true).is_err());
+    }
+
+    #[test]
+    fn elements_are_found() {
+        let whole = br#" [1, [2,3] ,{"a":[]}] "#;
+        let found: Vec<&[u8]> = elements(whole).unwrap().into_iter().map(|at| &whole[at]).collect();
+        assert_eq!(found, [&b"1"[..], b"[2,3]", br#"{"a":[]}"#]);
+        assert!(elements(b"[]").unwrap().is_empty());
+        assert_eq!(elements(b"{}").err(), Some(JsonError::Kind("array")));
+        assert!(elements(b"[1,]").is_err() && elements(b"[1}").is_err());
+    }
+}

@@ -1,0 +1,12 @@
+//! Looks into JSON texts without changing or building them: where members lie, and that all of it is JSON.
+//!
+//! Not for: reading a payload whole (`serde_json` does). Invariant: a text that passes here is exactly one that
+//! `serde_json` takes, within the depth allowed; the property test in `scan_tests.rs` compares them.
+
+mod members;
+mod scan;
+mod text;
+
+pub use members::{JsonError, Members, Outline, Raw, elements, members, nested};
+pub use scan::ScanError;
+pub use text::{quoted, range_in, text};

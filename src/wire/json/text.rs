@@ -1,0 +1,53 @@
+//! JSON strings: read and spelled.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::Raw;
+
+/// Returns the string that a JSON text spells, `None` if the value is no string (or holds a lone surrogate).
+#[must_use]
+pub fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
+    let inner = raw.get().strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    if memchr::memchr(b'\\', inner).is_some() {
+        serde_json::from_slice::<String>(raw.get()).ok().map(Cow::Owned)
+    } else {
+        std::str::from_utf8(inner).ok().map(Cow::Borrowed)
+    }
+}
+
+/// Spells a string as JSON.
+#[must_use]
+pub fn quoted(text: &str) -> Bytes {
+    let plain = text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
+    if plain {
+        let mut out = Vec::with_capacity(text.len() + 2);
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+        return Bytes::from(out);
+    }
+    Bytes::from(serde_json::Value::from(text).to_string())
+}
+
+/// Returns where `part`, a slice of `whole`, lies in it.
+#[must_use]
+pub fn range_in(whole: &[u8], part: &[u8]) -> Range<usize> {
+    let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+    debug_assert!(start <= whole.len() && start + part.len() <= whole.len(), "part lies outside of whole");
+    start..start.saturating_add(part.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn strings_are_spelled_as_serde_json_does() {
+        for text in ["", "plain é", "a\"b", "a\\b", "a\nb", "\u{7f}\u{1}"] {
+            assert_eq!(quoted(text), serde_json::to_string(text).unwrap());
+        }
+    }
+}
