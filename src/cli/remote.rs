@@ -3,15 +3,13 @@
 //! Not for: being a general client. Invariant: the key goes to the address that was named and nowhere else; no redirect is
 //! followed.
 
-use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
-use http::request::Builder;
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Full};
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, StatusCode, Uri};
 
 use crate::codes::Code;
 use crate::config;
-use crate::net::{HttpClient, ResponseBody, SendError};
+use crate::net::{BodyError, HttpClient, ResponseBody};
 use crate::runtime::Tasks;
 use crate::secret::Secret;
 use crate::wire::jsonrpc::{self, Decoded, ErrorObject, Limits, Message, code, decode};
@@ -51,13 +49,13 @@ pub(super) async fn call(url: &str, call: &Call) -> Result<Exit, Trouble> {
         let tool = remote.tool(&call.tool, &label).await?;
         let members = members(call, tool.as_ref())?;
         let arguments = members.split_once("\"arguments\":").map(|(_, arguments)| Bytes::from(arguments.to_owned()));
-        let mut headers = vec![(name::NAME, encode_value(&call.tool).into_owned())];
+        let mut headers = vec![(name::NAME, text(&encode_value(&call.tool))?)];
         let params = tool.as_ref().and_then(|tool| tool.header_params.as_deref().ok()).unwrap_or_default();
         for param in params {
-            if let ParamValue::Text(text) = param.value(arguments.as_ref()) {
+            if let ParamValue::Text(value) = param.value(arguments.as_ref()) {
                 let header = format!("{}{}", name::PARAM_PREFIX, param.header);
-                let header = HeaderName::from_bytes(header.as_bytes());
-                headers.extend(header.map(|header| (header, encode_value(&text).into_owned())));
+                let value = text(&encode_value(&value))?;
+                headers.extend(HeaderName::from_bytes(header.as_bytes()).map(|header| (header, value)));
             }
         }
         let request = request("tools/call", &members);
@@ -88,12 +86,11 @@ pub(super) async fn probe(base: &str, path: &str) -> Result<(StatusCode, String)
     let url = &shown(&uri);
     let tasks = Tasks::new();
     let client = client(&uri, &tasks)?;
-    let request = origin_form(&uri, Method::GET).body(Full::default());
-    let request = request.map_err(|err| unreachable(url, &err.to_string()))?;
     let answer = async {
-        let response = client.send(request).await.map_err(|err| failed(url, &err))?;
-        let status = response.status();
-        Ok((status, String::from_utf8_lossy(&collect(url, response).await?).into_owned()))
+        let sent = client.send(head("GET", &uri, &[]).expose(), Bytes::new()).await;
+        let response = sent.map_err(|err| unreachable(url, &err.to_string()))?;
+        let text = response.body.collect(ANSWER_MAX).await.map_err(|err| unreadable(url, &err))?;
+        Ok((response.status, String::from_utf8_lossy(&text).into_owned()))
     };
     let answer = tokio::select! {
         biased;
@@ -130,29 +127,26 @@ impl Remote {
         &self,
         method: &str,
         body: Bytes,
-        headers: &[(HeaderName, String)],
+        headers: &[(HeaderName, HeaderValue)],
         label: &Label,
         tool: &str,
     ) -> Result<jsonrpc::Response, Trouble> {
-        let mut request = origin_form(&self.uri, Method::POST)
-            .header(CONTENT_TYPE, "application/json")
-            .header(ACCEPT, "application/json, text/event-stream")
-            .header(name::PROTOCOL_VERSION, STATELESS_LATEST.as_str())
-            .header(name::METHOD, method);
-        for (name, value) in headers {
-            request = request.header(name, value);
-        }
-        if let Some(key) = &self.key {
-            request = request.header(AUTHORIZATION, key);
-        }
-        let request = request.body(Full::new(body)).map_err(|err| unreachable(&self.url, &err.to_string()))?;
-        let response = self.client.send(request).await.map_err(|err| failed(&self.url, &err))?;
-        let status = response.status();
-        let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let answer = if kind.starts_with("text/event-stream") {
-            self.events(response, label, tool).await?
+        let mut all = vec![
+            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+            (ACCEPT, HeaderValue::from_static("application/json, text/event-stream")),
+            (name::PROTOCOL_VERSION, HeaderValue::from_static(STATELESS_LATEST.as_str())),
+            (name::METHOD, text(method)?),
+        ];
+        all.extend_from_slice(headers);
+        all.extend(self.key.clone().map(|key| (AUTHORIZATION, key)));
+        let sent = self.client.send(head("POST", &self.uri, &all).expose(), body).await;
+        let response = sent.map_err(|err| unreachable(&self.url, &err.to_string()))?;
+        let status = response.status;
+        let events = response.headers.get("content-type").is_some_and(|kind| kind.starts_with(b"text/event-stream"));
+        let answer = if events {
+            self.events(response.body, label, tool).await?
         } else {
-            answer(&collect(&self.url, response).await?)
+            answer(&response.body.collect(ANSWER_MAX).await.map_err(|err| unreadable(&self.url, &err))?)
         };
         answer.ok_or_else(|| {
             let words = format!("answered HTTP {} without an MCP message", status.as_u16());
@@ -162,15 +156,13 @@ impl Remote {
 
     async fn events(
         &self,
-        mut response: Response<ResponseBody>,
+        mut body: ResponseBody,
         label: &Label,
         tool: &str,
     ) -> Result<Option<jsonrpc::Response>, Trouble> {
         let limits = sse::Limits { event_bytes_max: ANSWER_MAX, stream_bytes_max: usize::MAX };
         let mut decoder = Decoder::new(limits);
-        while let Some(frame) = response.frame().await {
-            let frame = frame.map_err(|err| unreachable(&self.url, &err.to_string()))?;
-            let Ok(chunk) = frame.into_data() else { continue };
+        while let Some(chunk) = body.data().await.map_err(|err| unreadable(&self.url, &err))? {
             decoder.push(chunk).map_err(|err| unreachable(&self.url, &err.to_string()))?;
             while let Some(event) = decoder.next_event().map_err(|err| unreachable(&self.url, &err.to_string()))? {
                 let Some(text) = event.data else { continue };
@@ -212,11 +204,20 @@ fn client(uri: &Uri, tasks: &Tasks) -> Result<HttpClient, Trouble> {
     Ok(HttpClient::new(tasks, authority.clone()))
 }
 
-/// Begins a request as it is written to a connection of its server.
-fn origin_form(uri: &Uri, method: Method) -> Builder {
+/// Spells the head of a request as it is written to a connection of its server; it may hold the key.
+fn head(verb: &str, uri: &Uri, headers: &[(HeaderName, HeaderValue)]) -> Secret<Vec<u8>> {
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let host = uri.authority().map_or("", |authority| authority.as_str());
-    Request::builder().method(method).uri(path).header(HOST, host).header(USER_AGENT, AGENT)
+    let mut head = format!("{verb} {path} HTTP/1.1\r\nhost: {host}\r\nuser-agent: {AGENT}\r\n").into_bytes();
+    for (name, value) in headers {
+        head.extend_from_slice(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    Secret::new(head)
+}
+
+fn text(value: &str) -> Result<HeaderValue, Trouble> {
+    HeaderValue::from_str(value)
+        .map_err(|_| Trouble::new(Exit::Usage, Code::BadArgument, "a character that no header may hold"))
 }
 
 /// An address as it may be shown: a query may hold a secret.
@@ -243,21 +244,6 @@ fn answer(text: &Bytes) -> Option<jsonrpc::Response> {
     }
 }
 
-async fn collect(url: &str, mut response: Response<ResponseBody>) -> Result<Bytes, Trouble> {
-    let mut body = BytesMut::new();
-    while let Some(frame) = response.frame().await {
-        let frame = frame.map_err(|err| unreachable(url, &err.to_string()))?;
-        if let Ok(data) = frame.into_data() {
-            body.extend_from_slice(&data);
-        }
-        if body.len() > ANSWER_MAX {
-            let words = format!("the answer is larger than {ANSWER_MAX} bytes");
-            return Err(Trouble::new(Exit::Failure, Code::OverLimit, words));
-        }
-    }
-    Ok(body.freeze())
-}
-
 /// What a gateway's refusal means; hidden and unknown tools look alike from here [POL-11].
 fn refused(error: &ErrorObject, call: &Call) -> Trouble {
     let words = line(&error.message);
@@ -276,8 +262,11 @@ fn refused(error: &ErrorObject, call: &Call) -> Trouble {
     Trouble::new(exit, code, format!("the gateway answered error {}: {words}", error.code.0))
 }
 
-fn failed(url: &str, err: &SendError) -> Trouble {
-    unreachable(url, &err.to_string())
+fn unreadable(url: &str, err: &BodyError) -> Trouble {
+    match err {
+        BodyError::Broken(why) => unreachable(url, why),
+        BodyError::TooLarge(_) => Trouble::new(Exit::Failure, Code::OverLimit, format!("{}: {err}", line(url))),
+    }
 }
 
 fn unreachable(url: &str, why: &str) -> Trouble {

@@ -147,13 +147,12 @@ impl Asker {
         let info = server_info();
         let client = ClientSide { era: self.era, id, server_info: &info };
         let lifted = match &response.payload {
-            Payload::Result(_) => lift_result(response, from, &client).map(|raw| (StatusCode::OK, raw)),
-            Payload::Error(_) => {
-                lift_error(response, &client, self.lacks(response)).map(|(code, raw)| (status_of(code, self.era), raw))
-            }
+            Payload::Result(_) => lift_result(response, from, &client).map(|parts| (StatusCode::OK, parts)),
+            Payload::Error(_) => lift_error(response, &client, self.lacks(response))
+                .map(|(code, raw)| (status_of(code, self.era), vec![raw])),
         };
         match lifted {
-            Ok((status, raw)) => Rendered { status, parts: vec![raw], header: None },
+            Ok((status, parts)) => Rendered { status, parts, header: None },
             Err(refusal) => self.refuse(Refusal::internal(refusal.to_string())),
         }
     }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use http::{Response, StatusCode};
 
 use crate::exchange::{Call, Exchange, Handler, Listen, ToolCall};
-use crate::id::SessionId;
 use crate::session::Session;
 use crate::wire::jsonrpc::{Message, Notification, Params, Request, RequestId};
 use crate::wire::mcp::{Era, Method, ProtocolVersion, RequestMeta, name};
@@ -61,10 +60,10 @@ impl<H: Handler> Door<H> {
     /// [`Fault`]: no id, not found, or a version no legacy session speaks.
     pub(super) fn session(&self, visit: &Visit<H::Caller>) -> Result<Arc<Session>, Fault> {
         let id = match visit.header(name::SESSION_ID) {
-            Single::Value(id) if !id.is_empty() => SessionId::new(id),
+            Single::Value(id) if !id.is_empty() => id,
             Single::Absent | Single::Bad | Single::Value(_) => return Err(Fault::SessionMissing),
         };
-        let session = self.sessions.get(&id, &visit.principal, &visit.endpoint).ok_or(Fault::SessionUnknown)?;
+        let session = self.sessions.get(id, &visit.principal, &visit.endpoint).ok_or(Fault::SessionUnknown)?;
         match visit.header(name::PROTOCOL_VERSION) {
             Single::Absent => Ok(session),
             Single::Value(version)

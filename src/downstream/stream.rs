@@ -23,6 +23,8 @@ use super::running::Running;
 
 /// Up to here copying an event is cheaper than sending it in three chunks.
 const COPY_MAX: usize = 16 << 10;
+/// How much is joined to one write.
+const JOIN_MAX: usize = 64 << 10;
 
 /// The events of one exchange as bytes.
 pub(super) struct Events {
@@ -69,15 +71,26 @@ impl Events {
         self.queue.is_empty() && self.source.is_none()
     }
 
-    /// Polls for the next bytes.
+    /// Polls for the next bytes: all events that are there, in one piece, so that they are one write; none waits for more.
     pub(super) fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let mut joined = BytesMut::new();
         loop {
-            if let Some(bytes) = self.queue.pop_front() {
-                self.silence.set(tokio::time::sleep(self.keep_alive));
-                return Poll::Ready(Some(bytes));
+            while let Some(next) = self.queue.front() {
+                if joined.is_empty() && next.len() > COPY_MAX {
+                    let large = self.queue.pop_front();
+                    return self.sent(large);
+                }
+                if joined.len() + next.len() > JOIN_MAX {
+                    return self.sent(Some(joined.freeze()));
+                }
+                joined.extend_from_slice(next);
+                self.queue.pop_front();
             }
-            let Some((running, asker)) = &mut self.source else { return Poll::Ready(None) };
+            let Some((running, asker)) = &mut self.source else {
+                return if joined.is_empty() { Poll::Ready(None) } else { self.sent(Some(joined.freeze())) };
+            };
             match running.poll_event(cx) {
+                Poll::Pending if !joined.is_empty() => return self.sent(Some(joined.freeze())),
                 Poll::Pending => {
                     if self.silence.as_mut().poll(cx).is_pending() {
                         return Poll::Pending;
@@ -104,6 +117,12 @@ impl Events {
                 }
             }
         }
+    }
+
+    /// Hands bytes over; the silence begins anew.
+    fn sent(&mut self, bytes: Option<Bytes>) -> Poll<Option<Bytes>> {
+        self.silence.set(tokio::time::sleep(self.keep_alive));
+        Poll::Ready(bytes)
     }
 
     fn push(&mut self, parts: &[Bytes]) {

@@ -30,7 +30,7 @@ impl Identified {
         let principal = match (gateway.settings.auth, credential) {
             (Auth::None, _) => PrincipalId::new(LOCAL),
             (Auth::Keys, Credential::ApiKey(key)) => {
-                gateway.settings.keys.find(key.expose()).cloned().ok_or_else(unauthenticated)?
+                gateway.settings.keys.find(key.expose()).ok_or_else(unauthenticated)?
             }
             (Auth::Keys, Credential::Malformed | Credential::None) => return Err(unauthenticated()),
         };

@@ -1,30 +1,21 @@
-//! An HTTP/1.1 client with a pool of its own: connections without tasks, given back where their response ends.
+//! An HTTP/1.1 client of one server, with its pool.
 //!
-//! hyper speaks; this file decides which connection, and who drives it. A connection in the pool is driven by nobody: the
-//! future that sends a request drives it, then the body does, and whoever reads the body to its end puts it back. So a
-//! call costs no task and no wake-up beyond those of its socket. Not for: redirects, cookies, decompression, TLS (yet).
-//! Invariant: a request is written to at most one connection.
+//! Connections have no task: who sends a request reads its response, and gives the connection back where that ends. Not
+//! for: redirects, cookies, decompression, TLS (yet). Invariant: a request is written to at most one connection.
 
-use std::error::Error as _;
 use std::fmt;
-use std::future::Future;
-use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
 use http::uri::Authority;
-use http::{Request, Response};
-use http_body::{Body as _, Frame, SizeHint};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::runtime::{Tasks, hushed};
+use crate::runtime::Tasks;
+
+use super::http1::{Connection, Framing, Headers};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// An idle connection is closed after one to two of these: sooner than common servers do it (Node: 5 s), so that it is
@@ -40,11 +31,14 @@ pub struct HttpClient(Arc<Pool>);
 struct Pool {
     authority: Authority,
     tasks: Tasks,
-    idle: Mutex<Vec<(u64, Box<Connection>)>>,
+    idle: Mutex<Vec<(u64, Idle)>>,
     /// Counts the reaper's rounds: the age of an idle connection.
     round: AtomicU64,
     reaping: AtomicBool,
 }
+
+/// Boxed: it moves from hand to hand.
+type Idle = Box<Connection<TcpStream>>;
 
 /// Why there is no response.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -52,23 +46,37 @@ pub enum SendError {
     /// There was no connection: the server has seen nothing.
     #[error("no connection: {0}")]
     Connect(String),
-    /// The connection ended first: the server may have read the request.
+    /// The connection ended first, or what came was no response: the server may have read the request.
     #[error("the connection ended before a response: {0}")]
     Ended(String),
 }
 
-/// A connection, and what drives it. Boxed: it is large, and moves from hand to hand.
-struct Connection {
-    sender: http1::SendRequest<Full<Bytes>>,
-    driver: http1::Connection<TokioIo<TcpStream>, Full<Bytes>>,
-    /// The driver has ended.
-    over: bool,
+/// Why a body cannot be read.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The connection failed, or the body is malformed.
+    #[error("{0}")]
+    Broken(String),
+    /// It is larger than allowed.
+    #[error("the body is larger than {0} bytes")]
+    TooLarge(usize),
+}
+
+/// A response whose head has been read.
+#[derive(Debug)]
+pub struct Response {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: Headers,
+    /// The body.
+    pub body: ResponseBody,
 }
 
 /// The body of a response. Dropping it before its end closes the connection.
 pub struct ResponseBody {
-    body: Incoming,
-    connection: Option<(Box<Connection>, Arc<Pool>)>,
+    framing: Framing,
+    connection: Option<(Idle, Arc<Pool>)>,
 }
 
 // === impl HttpClient ===
@@ -81,25 +89,29 @@ impl HttpClient {
         Self(Arc::new(Pool { authority, tasks: tasks.clone(), idle: Mutex::default(), round, reaping }))
     }
 
-    /// Sends a request in origin form, its `Host` included; the response's body is still to be read.
+    /// Sends a request and reads the head of its response. `head` is the request line and the header lines, each with its
+    /// CRLF, but for the `Content-Length` of `body`.
     ///
     /// # Errors
     /// [`SendError`]; its text names causes, not the URL.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection if the request was written.
-    pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<ResponseBody>, SendError> {
-        let mut request = request;
+    pub async fn send(&self, head: &[u8], body: Bytes) -> Result<Response, SendError> {
         // One that turns out to be closed has seen nothing of the request.
-        while let Some(connection) = self.0.checkout() {
-            request = match self.0.exchange(connection, request).await? {
-                Ok(response) => return Ok(response),
-                Err(unsent) => unsent,
-            };
+        while let Some(mut connection) = self.0.checkout() {
+            match connection.exchange(head, body.clone()).await {
+                Ok(head) => return Ok(Response::new(head, connection, &self.0)),
+                Err((_, 0)) => {}
+                Err((err, _)) => return Err(SendError::Ended(err.to_string())),
+            }
         }
-        let connection = Connection::open(&self.0.authority).await?;
-        let unsent = || SendError::Connect("the connection was closed at once".to_owned());
-        self.0.exchange(connection, request).await?.map_err(|_| unsent())
+        let mut connection = self.0.open().await?;
+        match connection.exchange(head, body).await {
+            Ok(head) => Ok(Response::new(head, connection, &self.0)),
+            Err((err, 0)) => Err(SendError::Connect(err.to_string())),
+            Err((err, _)) => Err(SendError::Ended(err.to_string())),
+        }
     }
 }
 
@@ -112,12 +124,24 @@ impl fmt::Debug for HttpClient {
 // === impl Pool ===
 
 impl Pool {
-    fn idle(&self) -> MutexGuard<'_, Vec<(u64, Box<Connection>)>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<(u64, Idle)>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    async fn open(&self) -> Result<Idle, SendError> {
+        let failed = |err: std::io::Error| SendError::Connect(err.to_string());
+        let host = self.authority.host().trim_start_matches('[').trim_end_matches(']');
+        let connecting = TcpStream::connect((host, self.authority.port_u16().unwrap_or(80)));
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, connecting)
+            .await
+            .map_err(|_| SendError::Connect(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())))?
+            .map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        Ok(Box::new(Connection::new(stream)))
+    }
+
     /// Takes the connection that was used last, if it is still open.
-    fn checkout(&self) -> Option<Box<Connection>> {
+    fn checkout(&self) -> Option<Idle> {
         loop {
             let (_, mut connection) = self.idle().pop()?;
             if connection.is_ready() {
@@ -126,7 +150,7 @@ impl Pool {
         }
     }
 
-    fn give_back(self: Arc<Self>, mut connection: Box<Connection>) {
+    fn give_back(self: Arc<Self>, mut connection: Idle) {
         if !connection.is_ready() {
             return;
         }
@@ -160,136 +184,89 @@ impl Pool {
             }
         }
     }
-
-    /// Sends a request on a connection; gives the request back if nothing of it was sent.
-    async fn exchange(
-        self: &Arc<Self>,
-        mut connection: Box<Connection>,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Result<Response<ResponseBody>, Request<Full<Bytes>>>, SendError> {
-        let answer = connection.sender.try_send_request(request);
-        let mut answer = pin!(answer);
-        let answer = std::future::poll_fn(|cx| {
-            connection.drive(cx);
-            // The answer comes out of the driver, so there is nothing else to be woken by.
-            match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(answer) => Poll::Ready(Some(answer)),
-                Poll::Pending if connection.over => Poll::Ready(None),
-                Poll::Pending => Poll::Pending,
-            }
-        });
-        match answer.await {
-            Some(Ok(response)) => Ok(Ok(response.map(|body| ResponseBody::new(body, connection, Arc::clone(self))))),
-            Some(Err(mut err)) => match err.take_message() {
-                Some(unsent) => Ok(Err(unsent)),
-                None => Err(SendError::Ended(causes(err.error()))),
-            },
-            None => Err(SendError::Ended("the connection ended".to_owned())),
-        }
-    }
 }
 
-// === impl Connection ===
+// === impl Response ===
 
-impl Connection {
-    async fn open(authority: &Authority) -> Result<Box<Self>, SendError> {
-        let failed = |err: &dyn fmt::Display| SendError::Connect(err.to_string());
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        let connecting = TcpStream::connect((host, authority.port_u16().unwrap_or(80)));
-        let stream = tokio::time::timeout(CONNECT_TIMEOUT, connecting)
-            .await
-            .map_err(|_| SendError::Connect(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())))?
-            .map_err(|err| failed(&err))?;
-        stream.set_nodelay(true).map_err(|err| failed(&err))?;
-        let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|err| failed(&err))?;
-        Ok(Box::new(Self { sender, driver, over: false }))
-    }
-
-    fn drive(&mut self, cx: &mut Context<'_>) {
-        if !self.over {
-            self.over = Pin::new(&mut self.driver).poll(cx).is_ready();
-        }
-    }
-
-    /// Says whether a request can be sent: the connection is open, and the exchange before has ended. Wakes nobody later.
-    fn is_ready(&mut self) -> bool {
-        self.drive(&mut Context::from_waker(Waker::noop()));
-        !self.over && self.sender.is_ready()
+impl Response {
+    fn new(head: super::http1::Head, connection: Idle, pool: &Arc<Pool>) -> Self {
+        let super::http1::Head { status, headers, framing } = head;
+        let mut body = ResponseBody { framing, connection: Some((connection, Arc::clone(pool))) };
+        body.settle();
+        Self { status, headers, body }
     }
 }
 
 // === impl ResponseBody ===
 
 impl ResponseBody {
-    fn new(body: Incoming, connection: Box<Connection>, pool: Arc<Pool>) -> Self {
-        let mut new = Self { body, connection: Some((connection, pool)) };
-        new.settle();
-        new
-    }
-
     /// Gives the connection back where the body has ended.
     fn settle(&mut self) {
-        if self.body.is_end_stream()
+        if self.framing == Framing::Done
             && let Some((connection, pool)) = self.connection.take()
         {
             pool.give_back(connection);
         }
     }
-}
 
-impl http_body::Body for ResponseBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let this = self.get_mut();
-        // What has been read already comes first, then the driver is asked for more.
-        let poll = |body: &mut Incoming| {
-            // Who takes a frame drives the connection too, so it needs no wake-up for that.
-            hushed(|| Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop())))
-        };
-        let mut frame = poll(&mut this.body);
-        if frame.is_pending() {
-            if let Some((connection, _)) = &mut this.connection {
-                connection.drive(cx);
+    /// Returns the next bytes as they come, `None` at the end.
+    ///
+    /// # Errors
+    /// [`BodyError::Broken`]; nothing follows it.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn data(&mut self) -> Result<Option<Bytes>, BodyError> {
+        let Some((connection, _)) = &mut self.connection else { return Ok(None) };
+        let data = std::future::poll_fn(|cx| connection.poll_data(cx, &mut self.framing)).await;
+        match data.transpose() {
+            Ok(data) => {
+                self.settle();
+                Ok(data)
             }
-            frame = poll(&mut this.body);
-        }
-        match &frame {
-            Poll::Ready(Some(Ok(_))) => this.settle(),
-            Poll::Ready(Some(Err(_))) => this.connection = None,
-            Poll::Ready(None) => {
-                if let Some((connection, pool)) = this.connection.take() {
-                    pool.give_back(connection);
-                }
+            Err(err) => {
+                self.connection = None;
+                Err(BodyError::Broken(err.to_string()))
             }
-            Poll::Pending => {}
         }
-        frame
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    /// Reads the whole body. One whose length is announced is read into one buffer of that size.
+    ///
+    /// # Errors
+    /// [`BodyError`]; too large is found before more than `bytes_max` are held.
+    pub async fn collect(mut self, bytes_max: usize) -> Result<Bytes, BodyError> {
+        if let (Framing::Length(length), Some((connection, _))) = (self.framing, &mut self.connection) {
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            if length > bytes_max {
+                return Err(BodyError::TooLarge(bytes_max));
+            }
+            let whole = connection.read_exactly(length).await.map_err(|err| BodyError::Broken(err.to_string()))?;
+            self.framing = Framing::Done;
+            self.settle();
+            return Ok(whole);
+        }
+        let mut first = Bytes::new();
+        let mut rest = BytesMut::new();
+        while let Some(data) = self.data().await? {
+            if first.len() + rest.len() + data.len() > bytes_max {
+                return Err(BodyError::TooLarge(bytes_max));
+            }
+            if first.is_empty() && rest.is_empty() {
+                first = data;
+                continue;
+            }
+            if rest.is_empty() {
+                rest.extend_from_slice(&std::mem::take(&mut first));
+            }
+            rest.extend_from_slice(&data);
+        }
+        Ok(if rest.is_empty() { first } else { rest.freeze() })
     }
 }
 
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseBody").finish_non_exhaustive()
+        f.debug_struct("ResponseBody").field("framing", &self.framing).finish_non_exhaustive()
     }
-}
-
-fn causes(err: &hyper::Error) -> String {
-    let mut text = err.to_string();
-    let mut cause = err.source();
-    while let Some(next) = cause {
-        text.push_str(": ");
-        text.push_str(&next.to_string());
-        cause = next.source();
-    }
-    text
 }

@@ -261,14 +261,14 @@ impl Flow {
                 let wanted = self.reader.place().retry.unwrap_or_default().min(RETRY_MAX);
                 tokio::time::sleep(wanted.max(link.target().pauses.after(self.tries))).await;
                 let Ok(response) = link.get(session, Some(&last_id)).await else { continue };
-                if response.status().is_server_error() {
+                if response.status.is_server_error() {
                     continue;
                 }
-                let stream = is_event_stream(response.headers());
-                if !response.status().is_success() || !stream {
+                let stream = is_event_stream(&response.headers);
+                if !response.status.is_success() || !stream {
                     break;
                 }
-                self.reader.resume(response.into_body());
+                self.reader.resume(response.body);
                 return Ok(());
             }
         }

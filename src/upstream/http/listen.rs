@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 
 use crate::net::ResponseBody;
 use crate::upstream::link::Link as _;
@@ -58,17 +58,17 @@ pub(super) async fn session(link: Arc<SessionLink>) {
 async fn session_once(link: &Arc<SessionLink>, place: &mut Place, worked: bool) -> Try {
     let session = link.current();
     let Ok(response) = link.get(&session, place.last_id.as_deref()).await else { return Try::NotNow };
-    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+    if response.status == StatusCode::METHOD_NOT_ALLOWED {
         return Try::Never;
     }
-    let stream = is_event_stream(response.headers());
-    if !response.status().is_success() || !stream {
+    let stream = is_event_stream(&response.headers);
+    if !response.status.is_success() || !stream {
         return Try::NotNow;
     }
     if worked && place.last_id.is_none() {
         link.tools_changed();
     }
-    let lived = read(link.target(), response.into_body(), place, |message| match message {
+    let lived = read(link.target(), response.body, place, |message| match message {
         Message::Notification(notification) if notification.method == "notifications/tools/list_changed" => {
             link.tools_changed();
         }
@@ -99,11 +99,11 @@ async fn stateless_once(link: &Arc<StatelessLink>, worked: bool) -> Try {
     let members = r#""notifications":{"toolsListChanged":true}"#;
     let body = bridge::own_request(link.next_id(), METHOD, Era::Stateless, &bridge::server_info(), members);
     let target = link.target();
-    let Ok(response) = target.send(Method::POST, stateless::headers(target, METHOD), body).await else {
+    let Ok(response) = target.send(&stateless::head(target, METHOD), body).await else {
         return Try::NotNow;
     };
-    let stream = is_event_stream(response.headers());
-    if !response.status().is_success() || !stream {
+    let stream = is_event_stream(&response.headers);
+    if !response.status.is_success() || !stream {
         return match target.read(response).await.map(|answered| answered.content) {
             Ok(Content::Messages(all)) if all.iter().any(is_unknown_method) => Try::Never,
             Ok(_) | Err(_) => Try::NotNow,
@@ -113,7 +113,7 @@ async fn stateless_once(link: &Arc<StatelessLink>, worked: bool) -> Try {
         link.tools_changed();
     }
     let mut refused = false;
-    let lived = read(target, response.into_body(), &mut Place::default(), |message| match message {
+    let lived = read(target, response.body, &mut Place::default(), |message| match message {
         Message::Notification(notification) if notification.method == "notifications/tools/list_changed" => {
             link.tools_changed();
         }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderValue};
-use http::{Method, StatusCode};
+use http::StatusCode;
+use http::header::HeaderValue;
 use serde_json::Value;
 
 use crate::exchange::Reject;
@@ -21,7 +21,7 @@ use crate::wire::mcp::{Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST, na
 
 use super::session::{Session, SessionLink};
 use super::stateless::{self, StatelessLink};
-use super::target::{Answered, Content, Target, messages, snippet};
+use super::target::{Answered, Content, Target, Verb, messages, snippet};
 
 /// What a server says it has.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,12 +101,11 @@ async fn legacy(target: Arc<Target>, tasks: Tasks) -> Result<Started, StartError
 
 async fn discover(target: &Target, timeout: Duration) -> Result<Finding, StartError> {
     let body = bridge::own_request(0, "server/discover", Era::Stateless, &bridge::server_info(), "");
-    let asked = match tokio::time::timeout(timeout, ask(target, stateless::headers(target, "server/discover"), body, 0))
-        .await
-    {
-        Err(_) => return Ok(Finding::TryInitialize(format!("no answer within {} s", timeout.as_secs_f32()))),
-        Ok(asked) => asked?,
-    };
+    let asked =
+        match tokio::time::timeout(timeout, ask(target, &stateless::head(target, "server/discover"), body, 0)).await {
+            Err(_) => return Ok(Finding::TryInitialize(format!("no answer within {} s", timeout.as_secs_f32()))),
+            Ok(asked) => asked?,
+        };
     let Asked { status, response, note, .. } = asked;
     let Some(response) = response else {
         if status.is_server_error() {
@@ -149,7 +148,7 @@ pub(super) async fn initialize(
         String::from_utf8_lossy(&bridge::server_info())
     );
     let body = bridge::own_request(id, "initialize", Era::Legacy, b"", &members);
-    let asked = ask(target, target.posting(), body, id).await?;
+    let asked = ask(target, &target.head(Verb::Post, &[]), body, id).await?;
     let not_legacy = |why: String| StartError::Era(Era::Legacy, why);
     let code = asked.status.as_u16();
     let Some(response) = asked.response else {
@@ -178,22 +177,23 @@ pub(super) async fn initialize(
 
 async fn acknowledge(target: &Target, session: &Session) -> Result<(), StartError> {
     let body = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    let response = target.send(Method::POST, session.posting(), body).await.map_err(failed)?;
-    if response.status().is_success() {
+    let response = target.send(session.posting(), body).await.map_err(failed)?;
+    if response.status.is_success() {
         return Ok(());
     }
-    Err(StartError::Failed(format!("refused notifications/initialized with HTTP {}", response.status().as_u16())))
+    Err(StartError::Failed(format!("refused notifications/initialized with HTTP {}", response.status.as_u16())))
 }
 
 /// Sends a request of a handshake and waits for its answer, whatever else comes first.
-async fn ask(target: &Target, headers: HeaderMap, body: Bytes, id: u64) -> Result<Asked, StartError> {
-    let response = target.send(Method::POST, headers, body).await.map_err(failed)?;
-    let status = response.status();
+async fn ask(target: &Target, head: &[u8], body: Bytes, id: u64) -> Result<Asked, StartError> {
+    let response = target.send(head, body).await.map_err(failed)?;
+    let status = response.status;
     if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
         return Err(StartError::Failed(format!("needs a credential: HTTP {}", status.as_u16())));
     }
-    let visible = |value: &&HeaderValue| value.as_bytes().iter().all(u8::is_ascii_graphic) && !value.is_empty();
-    let session_id = response.headers().get(name::SESSION_ID).filter(visible).cloned().map(|mut value| {
+    let visible = |value: &&[u8]| value.iter().all(u8::is_ascii_graphic) && !value.is_empty();
+    let session_id = response.headers.get(name::SESSION_ID.as_str()).filter(visible);
+    let session_id = session_id.and_then(|value| HeaderValue::from_bytes(value).ok()).map(|mut value| {
         value.set_sensitive(true);
         value
     });

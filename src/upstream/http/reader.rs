@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-use http_body_util::BodyExt as _;
-
 use crate::net::ResponseBody;
 use crate::wire::sse::{DecodeError, Decoder, Event, Limits};
 
@@ -75,14 +73,11 @@ impl EventReader {
                 }
                 return Ok(Some(event));
             }
-            match self.body.frame().await {
+            match self.body.data().await.map_err(|err| ReadError::Broken(err.to_string()))? {
                 None => return Ok(None),
-                Some(Err(err)) => return Err(ReadError::Broken(err.to_string())),
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        self.read = self.read.saturating_add(data.len());
-                        self.decoder.push(data)?;
-                    }
+                Some(data) => {
+                    self.read = self.read.saturating_add(data.len());
+                    self.decoder.push(data)?;
                 }
             }
         }

@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
-use http::{Method, StatusCode};
+use http::StatusCode;
+use http::header::HeaderValue;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Reject, Reply};
-use crate::net::ResponseBody;
+use crate::net::Response as HttpResponse;
 use crate::runtime::Tasks;
 use crate::upstream::link::{BoxFuture, Link, Outgoing, StartError};
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Request, Response, code};
 use crate::wire::mcp::{Era, ProtocolVersion, name};
 
 use super::call::{Call, Peer};
-use super::target::{ACCEPT_STREAM, Answered, Content, Target};
+use super::target::{Answered, Content, Target, Verb};
 use super::{listen, probe};
 
 /// How long what nobody waits for may take: an answer to a server's request, a cancel, a DELETE.
@@ -39,8 +39,9 @@ pub(super) struct Session {
     pub(super) generation: u64,
     /// The session's id, if the server gives one.
     pub(super) id: Option<HeaderValue>,
-    /// The headers of a POST, with id and negotiated version.
-    posting: HeaderMap,
+    /// The negotiated version.
+    version: HeaderValue,
+    posting: Vec<u8>,
 }
 
 /// The link of one legacy session.
@@ -83,25 +84,22 @@ enum Sent {
 impl Session {
     /// Takes note of what a handshake with `target` agreed on.
     pub(super) fn new(target: &Target, generation: u64, id: Option<HeaderValue>, version: ProtocolVersion) -> Self {
-        let mut posting = target.posting();
-        target.set(&mut posting, name::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
-        if let Some(id) = &id {
-            target.set(&mut posting, name::SESSION_ID, id.clone());
-        }
-        Self { generation, id, posting }
+        let version = HeaderValue::from_static(version.as_str());
+        let mut new = Self { generation, id, version, posting: Vec::new() };
+        new.posting = new.head(target, Verb::Post, None);
+        new
     }
 
-    /// The headers of a POST on this session (FC-SES-07).
-    pub(super) fn posting(&self) -> HeaderMap {
-        self.posting.clone()
+    /// The head of a POST on this session (FC-SES-07).
+    pub(super) fn posting(&self) -> &[u8] {
+        &self.posting
     }
 
-    /// The headers of a request without a body on this session.
-    fn bodiless(&self, target: &Target) -> HeaderMap {
-        let mut headers = self.posting();
-        headers.remove(CONTENT_TYPE);
-        target.set(&mut headers, ACCEPT, ACCEPT_STREAM);
-        headers
+    fn head(&self, target: &Target, verb: Verb, last_event_id: Option<HeaderValue>) -> Vec<u8> {
+        let mut lines = vec![(name::PROTOCOL_VERSION, self.version.clone())];
+        lines.extend(self.id.clone().map(|id| (name::SESSION_ID, id)));
+        lines.extend(last_event_id.map(|id| (name::LAST_EVENT_ID, id)));
+        target.head(verb, &lines)
     }
 
     /// Ends the session at the server; its answer does not matter (FC-HTP-17). The token is cancelled when that is done.
@@ -112,11 +110,11 @@ impl Session {
             return done;
         }
         let guard = done.clone().drop_guard();
-        let headers = self.bodiless(target);
+        let head = self.head(target, Verb::Delete, None);
         let target = Arc::clone(target);
         tasks.spawn("http session end", async move {
-            let sent = tokio::time::timeout(ASIDE_TIMEOUT, target.send(Method::DELETE, headers, Bytes::new())).await;
-            let status = sent.ok().and_then(Result::ok).map(|response| response.status().as_u16());
+            let sent = tokio::time::timeout(ASIDE_TIMEOUT, target.send(&head, Bytes::new())).await;
+            let status = sent.ok().and_then(Result::ok).map(|response| response.status.as_u16());
             tracing::debug!(server = %target.name, status, "session ended");
             drop(guard);
         });
@@ -156,20 +154,13 @@ impl SessionLink {
     }
 
     /// Opens or resumes a stream.
-    pub(super) async fn get(
-        &self,
-        session: &Session,
-        last_id: Option<&str>,
-    ) -> Result<http::Response<ResponseBody>, Reject> {
-        let mut headers = session.bodiless(&self.target);
-        if let Some(Ok(last_id)) = last_id.map(HeaderValue::from_str) {
-            self.target.set(&mut headers, name::LAST_EVENT_ID, last_id);
-        }
-        self.target.send(Method::GET, headers, Bytes::new()).await
+    pub(super) async fn get(&self, session: &Session, last_id: Option<&str>) -> Result<HttpResponse, Reject> {
+        let last_id = last_id.and_then(|last_id| HeaderValue::from_str(last_id).ok());
+        self.target.send(&session.head(&self.target, Verb::Get, last_id), Bytes::new()).await
     }
 
     /// Answers a request of the server: a ping with nothing, all else with a refusal [TRN-10].
-    pub(super) fn serve(&self, session: &Session, request: &Request) {
+    pub(super) fn serve(&self, session: &Arc<Session>, request: &Request) {
         let Ok(permit) = Arc::clone(&self.answers).try_acquire_owned() else {
             tracing::warn!(server = %self.target.name, "too many requests of the server at once; one is dropped");
             return;
@@ -182,11 +173,10 @@ impl SessionLink {
         self.spawn_post("http answer", session, response.raw, permit);
     }
 
-    fn spawn_post(&self, task: &'static str, session: &Session, body: Bytes, held: impl Send + 'static) {
-        let headers = session.posting();
-        let target = Arc::clone(&self.target);
+    fn spawn_post(&self, task: &'static str, session: &Arc<Session>, body: Bytes, held: impl Send + 'static) {
+        let (session, target) = (Arc::clone(session), Arc::clone(&self.target));
         self.tasks.spawn(task, async move {
-            match tokio::time::timeout(ASIDE_TIMEOUT, target.send(Method::POST, headers, body)).await {
+            match tokio::time::timeout(ASIDE_TIMEOUT, target.send(session.posting(), body)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(reject)) => tracing::debug!(server = %target.name, task, "{}", reject.detail),
                 Err(_) => tracing::debug!(server = %target.name, task, "not acknowledged in time"),
@@ -216,7 +206,7 @@ impl SessionLink {
         let body = outgoing.render(id, Era::Legacy);
         let guard = CancelGuard { link: Arc::clone(self), session: Arc::clone(&session), id, armed: true };
         let mut call = Call::new(Peer::Session(Arc::clone(self), Arc::clone(&session), guard), outgoing, id);
-        let answered = match self.target.send(Method::POST, session.posting(), body).await {
+        let answered = match self.target.send(session.posting(), body).await {
             Ok(response) => self.target.read(response).await,
             Err(reject) => Err(reject),
         };

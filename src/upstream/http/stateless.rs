@@ -5,8 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::Method;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -17,13 +16,15 @@ use crate::wire::mcp::{Era, ParamValue, STATELESS_LATEST, encode_value, name};
 
 use super::call::{Call, Peer};
 use super::listen;
-use super::target::Target;
+use super::target::{Target, Verb};
 
 /// The link to a stateless server.
 #[derive(Debug)]
 pub(super) struct StatelessLink {
     target: Arc<Target>,
     tasks: Tasks,
+    /// The head of a call, before what mirrors its body.
+    calling: Vec<u8>,
     ids: AtomicU64,
     changes: watch::Sender<u64>,
     closed: CancellationToken,
@@ -33,7 +34,9 @@ pub(super) struct StatelessLink {
 
 impl StatelessLink {
     pub(super) fn new(target: Arc<Target>, tasks: Tasks) -> Self {
-        Self { target, tasks, ids: AtomicU64::new(1), changes: watch::Sender::new(0), closed: CancellationToken::new() }
+        let calling = head(&target, "tools/call");
+        let (ids, changes, closed) = (AtomicU64::new(1), watch::Sender::new(0), CancellationToken::new());
+        Self { target, tasks, calling, ids, changes, closed }
     }
 
     pub(super) fn target(&self) -> &Target {
@@ -51,12 +54,16 @@ impl StatelessLink {
     async fn run(self: Arc<Self>, outgoing: Outgoing) -> Reply {
         let id = self.next_id();
         let body = outgoing.render(id, Era::Stateless);
-        let mut headers = headers(&self.target, outgoing.method());
-        if let Outgoing::Call(call) = &outgoing {
-            add_call_headers(&self.target, &mut headers, call);
-        }
+        let head = match &outgoing {
+            Outgoing::Call(call) => {
+                let mut head = self.calling.clone();
+                add_call_headers(&self.target, &mut head, call);
+                head
+            }
+            Outgoing::Own { method, .. } => head(&self.target, method),
+        };
         let call = Call::new(Peer::Stateless(Arc::clone(&self)), outgoing, id);
-        let answered = match self.target.send(Method::POST, headers, body).await {
+        let answered = match self.target.send(&head, body).await {
             Ok(response) => self.target.read(response).await,
             Err(reject) => Err(reject),
         };
@@ -67,23 +74,22 @@ impl StatelessLink {
     }
 }
 
-/// The headers of a stateless request [R47].
-pub(super) fn headers(target: &Target, method: &'static str) -> HeaderMap {
-    let mut headers = target.posting();
-    target.set(&mut headers, name::PROTOCOL_VERSION, HeaderValue::from_static(STATELESS_LATEST.as_str()));
-    target.set(&mut headers, name::METHOD, HeaderValue::from_static(method));
-    headers
+/// The head of a stateless request [R47].
+pub(super) fn head(target: &Target, method: &'static str) -> Vec<u8> {
+    let version = HeaderValue::from_static(STATELESS_LATEST.as_str());
+    let method = HeaderValue::from_static(method);
+    target.head(Verb::Post, &[(name::PROTOCOL_VERSION, version), (name::METHOD, method)])
 }
 
 /// Adds what mirrors a call's body, and the client's own `Mcp-Param-*` that the gateway does not know [R50].
-fn add_call_headers(target: &Target, headers: &mut HeaderMap, call: &UpstreamCall) {
+fn add_call_headers(target: &Target, head: &mut Vec<u8>, call: &UpstreamCall) {
     if let Ok(value) = HeaderValue::from_str(&encode_value(&call.original)) {
-        target.set(headers, name::NAME, value);
+        target.add(head, &name::NAME, &value);
     }
     let mut add = |param: &str, value: &str| {
         let param = HeaderName::try_from(format!("{}{}", name::PARAM_PREFIX, param.to_ascii_lowercase()));
         if let (Ok(param), Ok(value)) = (param, HeaderValue::from_str(value)) {
-            target.set(headers, param, value);
+            target.add(head, &param, &value);
         }
     };
     for param in call.header_params.iter() {

@@ -5,18 +5,14 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
-};
-use http::{Method, Request, StatusCode, Uri};
-use http_body::Body as _;
-use http_body_util::{BodyExt as _, Full};
+use bytes::Bytes;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use http::{StatusCode, Uri};
 use smallvec::{SmallVec, smallvec};
 
 use crate::exchange::{Reject, RejectKind};
 use crate::id::UpstreamName;
-use crate::net::{HttpClient, ResponseBody, SendError};
+use crate::net::{BodyError, Headers, HttpClient, Response, SendError};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
 use crate::wire::sse;
 
@@ -25,7 +21,7 @@ use super::reader::{EventReader, ReadError};
 /// What every POST accepts.
 const ACCEPT_BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 /// What every GET accepts.
-pub(super) const ACCEPT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+const ACCEPT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 const SNIPPET_MAX: usize = 200;
 
@@ -33,15 +29,25 @@ const SNIPPET_MAX: usize = 200;
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) name: UpstreamName,
-    /// The path and query of its URL: a request in origin form.
-    pub(super) path: Uri,
+    /// The path and query of its URL.
+    path: String,
+    host: HeaderValue,
     /// The configured headers, marked as sensitive.
     configured: HeaderMap,
-    /// The headers of every POST.
-    posting: HeaderMap,
     pub(super) client: HttpClient,
     pub(super) cap: usize,
     pub(super) pauses: Pauses,
+}
+
+/// The method of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    /// Ends a session.
+    Delete,
+    /// Opens a stream.
+    Get,
+    /// Sends a message.
+    Post,
 }
 
 /// How long to wait before something is tried again.
@@ -99,48 +105,48 @@ fn random() -> u32 {
 impl Target {
     /// Makes the target of a URL; `configured` headers are marked as sensitive.
     pub(super) fn new(name: UpstreamName, uri: &Uri, configured: HeaderMap, client: HttpClient, cap: usize) -> Self {
-        const AGENT: &str = concat!("portcullis/", env!("CARGO_PKG_VERSION"));
         let host = uri.authority().map_or("", http::uri::Authority::as_str);
-        let mut posting = HeaderMap::with_capacity(16);
-        posting.insert(HOST, HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static("")));
-        posting.insert(ACCEPT, ACCEPT_BOTH);
-        posting.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        posting.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-        posting.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        for name in configured.keys() {
-            posting.remove(name);
-        }
-        for (name, value) in &configured {
-            posting.append(name, value.clone());
-        }
-        let path = uri.path_and_query().map_or_else(|| Uri::from_static("/"), |path| Uri::from(path.clone()));
-        Self { name, path, configured, posting, client, cap, pauses: Pauses::NORMAL }
+        let host = HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static(""));
+        let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
+        Self { name, path, host, configured, client, cap, pauses: Pauses::NORMAL }
     }
 
-    /// Returns the headers of every POST; a caller adds those of its era.
-    pub(super) fn posting(&self) -> HeaderMap {
-        self.posting.clone()
+    /// Spells the head of a request, all but its last lines: what every request says, what is configured, then `lines`.
+    pub(super) fn head(&self, method: Verb, lines: &[(HeaderName, HeaderValue)]) -> Vec<u8> {
+        const AGENT: HeaderValue = HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
+        const JSON: HeaderValue = HeaderValue::from_static("application/json");
+        let (verb, accept) = match method {
+            Verb::Delete => ("DELETE", ACCEPT_BOTH),
+            Verb::Get => ("GET", ACCEPT_STREAM),
+            Verb::Post => ("POST", ACCEPT_BOTH),
+        };
+        let mut head = [verb, " ", &self.path, " HTTP/1.1\r\n"].concat().into_bytes();
+        self.add(&mut head, &HOST, &self.host);
+        self.add(&mut head, &ACCEPT, &accept);
+        self.add(&mut head, &ACCEPT_ENCODING, &HeaderValue::from_static("identity"));
+        self.add(&mut head, &USER_AGENT, &AGENT);
+        if method == Verb::Post {
+            self.add(&mut head, &CONTENT_TYPE, &JSON);
+        }
+        for (name, value) in &self.configured {
+            line(&mut head, name, value);
+        }
+        for (name, value) in lines {
+            self.add(&mut head, name, value);
+        }
+        head
     }
 
-    /// Sets a header, unless it is configured.
-    pub(super) fn set(&self, headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
-        if !self.configured.contains_key(&name) {
-            headers.insert(name, value);
+    /// Adds a header, unless it is configured.
+    pub(super) fn add(&self, head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
+        if !self.configured.contains_key(name) {
+            line(head, name, value);
         }
     }
 
-    /// Sends a request and waits for the head of its response; `headers` are those of a POST with what was added.
-    pub(super) async fn send(
-        &self,
-        method: Method,
-        headers: HeaderMap,
-        body: Bytes,
-    ) -> Result<http::Response<ResponseBody>, Reject> {
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = method;
-        *request.uri_mut() = self.path.clone();
-        *request.headers_mut() = headers;
-        self.client.send(request).await.map_err(|err| match err {
+    /// Sends a request and waits for the head of its response.
+    pub(super) async fn send(&self, head: &[u8], body: Bytes) -> Result<Response, Reject> {
+        self.client.send(head, body).await.map_err(|err| match err {
             SendError::Connect(why) => {
                 self.reject(format!("server '{}' cannot be reached", self.name), why).safe_to_retry()
             }
@@ -149,52 +155,31 @@ impl Target {
     }
 
     /// Reads a response: an event stream up to its head, all else to its end.
-    pub(super) async fn read(&self, response: http::Response<ResponseBody>) -> Result<Answered, Reject> {
-        let (head, body) = response.into_parts();
-        let status = head.status;
+    pub(super) async fn read(&self, response: Response) -> Result<Answered, Reject> {
+        let Response { status, headers, body } = response;
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             let public = format!("server '{}' refused the gateway's credential", self.name);
             return Err(self.reject(public, format!("HTTP {}", status.as_u16())));
         }
-        if let Some(encoding) = encoding(&head.headers) {
+        if let Some(encoding) = encoding(&headers) {
             let public = format!("server '{}' answered in an encoding that was not asked for", self.name);
-            return Err(self.reject(public, snippet(encoding.as_bytes())));
+            return Err(self.reject(public, snippet(encoding)));
         }
-        let media = media_type(&head.headers);
-        if status.is_success() && is_event_stream(&head.headers) {
+        if status.is_success() && is_event_stream(&headers) {
             let limits = sse::Limits { event_bytes_max: self.cap, stream_bytes_max: self.cap.saturating_mul(4) };
             return Ok(Answered { status, content: Content::Stream(Box::new(EventReader::new(body, limits))) });
         }
-        let raw = self.collect(body).await?;
-        let json = !status.is_success() || media.is_none_or(|media| media.eq_ignore_ascii_case("application/json"));
+        let json = !status.is_success()
+            || media_type(&headers).is_none_or(|media| media.eq_ignore_ascii_case(b"application/json"));
+        let raw = body.collect(self.cap).await.map_err(|err| match err {
+            BodyError::Broken(why) => self.unknown_outcome(why),
+            BodyError::TooLarge(_) => self.over_cap(),
+        })?;
         let content = match json.then(|| messages(&raw)).flatten() {
             Some(messages) => Content::Messages(messages),
             None => Content::Foreign(snippet(&raw)),
         };
         Ok(Answered { status, content })
-    }
-
-    async fn collect(&self, mut body: ResponseBody) -> Result<Bytes, Reject> {
-        let announced = body.size_hint().exact();
-        let room = match announced.map(usize::try_from) {
-            None => 0,
-            Some(Ok(length)) if length <= self.cap => length,
-            Some(_) => return Err(self.over_cap()),
-        };
-        let mut whole = BytesMut::new();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|err| self.unknown_outcome(err.to_string()))?;
-            let Ok(data) = frame.into_data() else { continue };
-            if whole.len() + data.len() > self.cap {
-                return Err(self.over_cap());
-            }
-            if whole.is_empty() && data.len() == room {
-                return Ok(data);
-            }
-            whole.reserve(room.saturating_sub(whole.len()).max(data.len()));
-            whole.extend_from_slice(&data);
-        }
-        Ok(whole.freeze())
     }
 
     // --- refusals ---
@@ -258,22 +243,30 @@ pub(super) fn messages(raw: &Bytes) -> Option<SmallVec<[Message; 1]>> {
 }
 
 /// Returns the media type without parameters, in any case.
-pub(super) fn media_type(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    Some(value.split(';').next().unwrap_or_default().trim())
+fn media_type(headers: &Headers) -> Option<&[u8]> {
+    let value = headers.get("content-type")?;
+    Some(value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii())
 }
 
 /// Says whether a response is an event stream.
-pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
-    media_type(headers).is_some_and(|media| media.eq_ignore_ascii_case("text/event-stream"))
+pub(super) fn is_event_stream(headers: &Headers) -> bool {
+    media_type(headers).is_some_and(|media| media.eq_ignore_ascii_case(b"text/event-stream"))
 }
 
-fn encoding(headers: &HeaderMap) -> Option<&HeaderValue> {
-    let plain = |value: &HeaderValue| {
-        let value = value.as_bytes().trim_ascii();
+fn encoding(headers: &Headers) -> Option<&[u8]> {
+    let plain = |value: &&[u8]| {
+        let value = value.trim_ascii();
         value.is_empty() || value.eq_ignore_ascii_case(b"identity")
     };
-    headers.get_all(CONTENT_ENCODING).iter().find(|value| !plain(value))
+    headers.all("content-encoding").find(|value| !plain(value))
+}
+
+fn line(head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
+    head.extend_from_slice(name.as_str().as_bytes());
+    head.extend_from_slice(b": ");
+    // A header's value holds no line break, by its type.
+    head.extend_from_slice(value.as_bytes());
+    head.extend_from_slice(b"\r\n");
 }
 
 /// Returns the printable beginning of what a server sent.

@@ -522,8 +522,10 @@ async fn htp_10_both_types_are_accepted_and_configured_headers_win() {
     }
     let uri = Uri::from_static("http://h/mcp");
     let client = crate::net::HttpClient::new(&Tasks::new(), uri.authority().unwrap().clone());
-    let own = Target::new(UpstreamName::new("srv").unwrap(), &uri, http::HeaderMap::new(), client, 1).posting();
-    assert_eq!(own.get("user-agent").unwrap(), concat!("portcullis/", env!("CARGO_PKG_VERSION")));
+    let own = Target::new(UpstreamName::new("srv").unwrap(), &uri, http::HeaderMap::new(), client, 1);
+    let own = String::from_utf8(own.head(super::super::target::Verb::Post, &[])).unwrap();
+    assert!(own.starts_with("POST /mcp HTTP/1.1\r\nhost: h\r\n"), "{own}");
+    assert!(own.contains(concat!("\r\nuser-agent: portcullis/", env!("CARGO_PKG_VERSION"), "\r\n")), "{own}");
 }
 
 #[tokio::test]

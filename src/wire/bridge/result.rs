@@ -46,11 +46,12 @@ pub fn server_info() -> Bytes {
     Bytes::from_static(concat!(r#"{"name":"portcullis","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#).as_bytes())
 }
 
-/// Rewrites a result for the client: its id, and what its era wants.
+/// Rewrites a result for the client: its id, and what its era wants. Returns the message in pieces; a large one is not
+/// copied.
 ///
 /// # Errors
 /// [`BridgeRefusal`] if this client cannot read the result.
-pub fn lift_result(response: &Response, from: Era, client: &ClientSide<'_>) -> Result<Bytes, BridgeRefusal> {
+pub fn lift_result(response: &Response, from: Era, client: &ClientSide<'_>) -> Result<Vec<Bytes>, BridgeRefusal> {
     let Payload::Result(at) = &response.payload else {
         return Err(BridgeRefusal::Malformed("an error where a result was expected".to_owned()));
     };
@@ -68,7 +69,7 @@ pub fn lift_result(response: &Response, from: Era, client: &ClientSide<'_>) -> R
         Era::Stateless => to_stateless(&mut edits, &result, client)?,
         Era::Legacy => to_legacy(&mut edits, &result)?,
     }
-    Ok(edits.apply())
+    Ok(edits.pieces())
 }
 
 /// A result or error inside its message.
@@ -86,6 +87,14 @@ impl<'a> Inside<'a> {
 
     fn at(&self, key: &'static str) -> Result<Option<Range<usize>>, BridgeRefusal> {
         self.members.at(self.text, key).map_err(|err| malformed(&err))
+    }
+
+    fn find<const N: usize>(&self, keys: [&'static str; N]) -> Result<[Option<Range<usize>>; N], BridgeRefusal> {
+        self.members.find(self.text, keys).map_err(|err| malformed(&err))
+    }
+
+    fn part(&self, at: &Range<usize>) -> Raw<'a> {
+        Raw::new(self.text.get(at.clone()).unwrap_or_default())
     }
 
     fn iter(&self) -> impl Iterator<Item = (Cow<'_, [u8]>, Raw<'_>)> {
@@ -153,15 +162,18 @@ fn server_info_member(out: &mut Vec<u8>, client: &ClientSide<'_>) {
 }
 
 fn to_legacy(edits: &mut Edits, result: &Inside<'_>) -> Result<(), BridgeRefusal> {
-    let structured = result.get("structuredContent")?;
+    const KEYS: [&str; 6] = ["structuredContent", "_meta", "content", "resultType", "ttlMs", "cacheScope"];
+    let [structured_at, meta_at, content_at, kind, ttl, scope] = result.find(KEYS)?;
+    let structured = structured_at.map(|at| result.part(&at));
     let open = structured.is_some_and(|value| !value.is_object());
-    let drops =
-        |key: &[u8]| matches!(key, b"resultType" | b"ttlMs" | b"cacheScope") || (open && key == b"structuredContent");
-    let reserved =
-        result.get("_meta")?.filter(|meta| memchr::memmem::find(meta.get(), RESERVED_PREFIX.as_bytes()).is_some());
-    if !result.iter().any(|(key, _)| drops(&key)) && reserved.is_none() {
+    let reserved = meta_at
+        .map(|at| result.part(&at))
+        .filter(|meta| memchr::memmem::find(meta.get(), RESERVED_PREFIX.as_bytes()).is_some());
+    if !open && kind.is_none() && ttl.is_none() && scope.is_none() && reserved.is_none() {
         return Ok(());
     }
+    let drops =
+        |key: &[u8]| matches!(key, b"resultType" | b"ttlMs" | b"cacheScope") || (open && key == b"structuredContent");
     let mut out = Vec::with_capacity(result.end - result.start);
     out.push(b'{');
     for (key, value) in result.iter().filter(|(key, _)| !drops(key)) {
@@ -176,7 +188,7 @@ fn to_legacy(edits: &mut Edits, result: &Inside<'_>) -> Result<(), BridgeRefusal
             out.extend_from_slice(value.get());
         }
     }
-    if open && result.get("content")?.is_none() {
+    if open && content_at.is_none() {
         comma(&mut out);
         out.extend_from_slice(b"\"content\":");
         with_text(&mut out, Raw::NULL, structured);

@@ -19,7 +19,7 @@ fn response(text: &str) -> Response {
 fn lift(text: &str, from: Era, to: Era) -> Result<String, BridgeRefusal> {
     let id = RequestId::from_raw(Bytes::from_static(b"\"c\"")).unwrap();
     lift_result(&response(text), from, &ClientSide { era: to, id: &id, server_info: INFO })
-        .map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
+        .map(|pieces| String::from_utf8(pieces.concat()).unwrap())
 }
 
 /// [R86]

@@ -25,6 +25,10 @@ pub enum ScanError {
     Depth(usize),
 }
 
+/// Something is wrong; [`Scanner::error`] says what. Without a size, so that every step returns in a register.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fault;
+
 /// A place in a text that is read from its beginning.
 #[derive(Debug)]
 pub(super) struct Scanner<'a> {
@@ -36,6 +40,7 @@ pub(super) struct Scanner<'a> {
     objects: [u64; DEPTH_MAX / 64],
     /// All that has been read is ASCII.
     ascii: bool,
+    error: ScanError,
 }
 
 /// A key, as it is spelled.
@@ -52,15 +57,23 @@ pub(super) struct Key {
 impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a [u8], depth_max: usize) -> Self {
         let depth_max = depth_max.min(DEPTH_MAX);
-        Self { text, at: 0, depth_max, depth: 0, objects: [0; DEPTH_MAX / 64], ascii: true }
+        let error = ScanError::Expected("JSON", 0);
+        Self { text, at: 0, depth_max, depth: 0, objects: [0; DEPTH_MAX / 64], ascii: true, error }
     }
 
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
 
-    const fn expected(&self, what: &'static str) -> ScanError {
-        ScanError::Expected(what, self.at)
+    #[cold]
+    const fn expected(&mut self, what: &'static str) -> Fault {
+        self.error = ScanError::Expected(what, self.at);
+        Fault
+    }
+
+    /// Says what is wrong, after a [`Fault`].
+    pub(super) const fn error(&self) -> ScanError {
+        self.error
     }
 
     /// Returns how many bytes have been read.
@@ -88,12 +101,13 @@ impl<'a> Scanner<'a> {
     }
 
     /// Opens an object or array whose bracket is next; says whether it is empty, and closes it again then.
-    pub(super) fn open(&mut self, bracket: u8) -> Result<bool, ScanError> {
+    pub(super) fn open(&mut self, bracket: u8) -> Result<bool, Fault> {
         if self.next() != Some(bracket) {
             return Err(self.expected(if bracket == b'{' { "an object" } else { "an array" }));
         }
         if self.depth >= self.depth_max {
-            return Err(ScanError::Depth(self.depth_max));
+            self.error = ScanError::Depth(self.depth_max);
+            return Err(Fault);
         }
         self.at += 1;
         if let Some(word) = self.objects.get_mut(self.depth / 64) {
@@ -110,7 +124,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Goes from the end of an element to the next; `false` if its object or array has ended.
-    pub(super) fn more(&mut self) -> Result<bool, ScanError> {
+    pub(super) fn more(&mut self) -> Result<bool, Fault> {
         match (self.next(), self.in_object()) {
             (Some(b','), _) => {
                 self.at += 1;
@@ -132,7 +146,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads a key and its colon.
-    pub(super) fn key(&mut self) -> Result<Key, ScanError> {
+    pub(super) fn key(&mut self) -> Result<Key, Fault> {
         if self.next() != Some(b'"') {
             return Err(self.expected("a key"));
         }
@@ -144,7 +158,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads a value of any kind; returns where it lies.
-    pub(super) fn value(&mut self) -> Result<Range<usize>, ScanError> {
+    pub(super) fn value(&mut self) -> Result<Range<usize>, Fault> {
         self.white();
         let start = self.at;
         let floor = self.depth;
@@ -183,20 +197,21 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads what must be the end: white space alone.
-    pub(super) fn end(&mut self) -> Result<(), ScanError> {
+    pub(super) fn end(&mut self) -> Result<(), Fault> {
         if self.next().is_some() {
             return Err(self.expected("the end"));
         }
         if !self.ascii
             && let Err(err) = std::str::from_utf8(self.text)
         {
-            return Err(ScanError::Expected("UTF-8", err.valid_up_to()));
+            self.error = ScanError::Expected("UTF-8", err.valid_up_to());
+            return Err(Fault);
         }
         Ok(())
     }
 
     /// Reads a string whose opening quote is next; says whether it holds a backslash.
-    fn string(&mut self) -> Result<bool, ScanError> {
+    fn string(&mut self) -> Result<bool, Fault> {
         self.at += 1;
         let mut escaped = false;
         loop {
@@ -220,11 +235,9 @@ impl<'a> Scanner<'a> {
     /// Counts the bytes before the next quote, backslash, or control character (which is an error).
     ///
     /// Eight bytes at a time; a string that goes on is left to vector instructions.
-    fn plain(&mut self, rest: &[u8]) -> Result<usize, ScanError> {
+    fn plain(&mut self, rest: &[u8]) -> Result<usize, Fault> {
         let mut at = 0;
-        while at < SHORT
-            && let Some(word) = rest.get(at..).and_then(<[u8]>::first_chunk::<8>)
-        {
+        for word in rest.as_chunks::<8>().0.iter().take(SHORT / 8) {
             let word = u64::from_le_bytes(*word);
             let stops = stops(word);
             // Only what stands before the stop has been read.
@@ -238,8 +251,7 @@ impl<'a> Scanner<'a> {
         let rest_of_it = rest.get(at..).unwrap_or_default();
         let end = at + memchr::memchr2(b'"', b'\\', rest_of_it).unwrap_or(rest_of_it.len());
         let block = rest.get(at..end).unwrap_or_default();
-        // Two folds that the compiler turns into vector instructions.
-        let (least, all) = block.iter().fold((u8::MAX, 0), |(least, all), &byte| (least.min(byte), all | byte));
+        let (least, all) = extremes(block);
         self.ascii &= all < 0x80;
         if least < b' ' {
             return self.stopped(rest, at + block.iter().position(|byte| *byte < b' ').unwrap_or(0));
@@ -247,7 +259,7 @@ impl<'a> Scanner<'a> {
         Ok(end)
     }
 
-    fn stopped(&mut self, rest: &[u8], at: usize) -> Result<usize, ScanError> {
+    fn stopped(&mut self, rest: &[u8], at: usize) -> Result<usize, Fault> {
         if rest.get(at).is_some_and(|byte| *byte < b' ') {
             self.at += at;
             return Err(self.expected("no control character in a string"));
@@ -255,7 +267,7 @@ impl<'a> Scanner<'a> {
         Ok(at)
     }
 
-    fn escape(&mut self) -> Result<(), ScanError> {
+    fn escape(&mut self) -> Result<(), Fault> {
         self.at += 1;
         match self.peek() {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
@@ -271,7 +283,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn number(&mut self) -> Result<(), ScanError> {
+    fn number(&mut self) -> Result<(), Fault> {
         self.take(b'-');
         if !self.take(b'0') {
             self.digits()?;
@@ -288,14 +300,14 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn digits(&mut self) -> Result<(), ScanError> {
+    fn digits(&mut self) -> Result<(), Fault> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += count;
         if count == 0 { Err(self.expected("a digit")) } else { Ok(()) }
     }
 
-    fn word(&mut self, word: &'static [u8]) -> Result<(), ScanError> {
+    fn word(&mut self, word: &'static [u8]) -> Result<(), Fault> {
         if self.text.get(self.at..).unwrap_or_default().starts_with(word) {
             self.at += word.len();
             Ok(())
@@ -303,6 +315,22 @@ impl<'a> Scanner<'a> {
             Err(self.expected("a value"))
         }
     }
+}
+
+/// Returns the least of all bytes, and the union of their bits. Written so that the compiler makes vector instructions of it.
+fn extremes(block: &[u8]) -> (u8, u8) {
+    let (wide, rest) = block.as_chunks::<64>();
+    let mut least = [u8::MAX; 64];
+    let mut union = [0; 64];
+    for chunk in wide {
+        for ((least, union), byte) in least.iter_mut().zip(&mut union).zip(chunk) {
+            *least = (*least).min(*byte);
+            *union |= byte;
+        }
+    }
+    let of_rest = rest.iter().fold((u8::MAX, 0), |(least, union), &byte| (least.min(byte), union | byte));
+    let of_wide = least.iter().zip(&union).fold(of_rest, |(low, all), (least, union)| (low.min(*least), all | union));
+    if wide.is_empty() { of_rest } else { of_wide }
 }
 
 /// Sets the highest bit of the first byte that is a quote, a backslash or a control character; bits after it mean nothing.

@@ -7,6 +7,9 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
+/// A text up to this size is copied sooner than sent in pieces.
+const COPY_BYTES_MAX: usize = 16 << 10;
+
 /// A list of replacements on one text.
 #[derive(Clone, Debug)]
 pub struct Edits {
@@ -32,6 +35,26 @@ impl Edits {
         debug_assert!(at.start <= at.end && at.end <= self.raw.len(), "edit lies outside of the text");
         self.changes.push((at, with.into()));
         self
+    }
+
+    /// Returns the changed text in pieces that share the original's memory where it is large: nothing of it is copied.
+    #[must_use]
+    pub fn pieces(mut self) -> Vec<Bytes> {
+        if self.raw.len() <= COPY_BYTES_MAX {
+            return vec![self.apply()];
+        }
+        self.changes.sort_by_key(|(at, _)| (at.start, at.end));
+        let mut out = Vec::with_capacity(self.changes.len() * 2 + 1);
+        let mut done = 0;
+        for (at, with) in self.changes {
+            debug_assert!(done <= at.start, "edits overlap");
+            out.push(self.raw.slice(done..at.start));
+            out.push(with);
+            done = at.end;
+        }
+        out.push(self.raw.slice(done..));
+        out.retain(|piece| !piece.is_empty());
+        out
     }
 
     /// Returns the changed text in one piece.
@@ -66,5 +89,19 @@ mod tests {
         edits.replace(4..5, "E").replace(0..0, ">").replace(1..3, "");
         assert_eq!(edits.apply(), ">adEf");
         assert_eq!(Edits::new(Bytes::from_static(b"abc")).apply(), "abc");
+    }
+
+    #[test]
+    fn pieces_are_the_same_text() {
+        for length in [10, 100_000] {
+            let raw = Bytes::from("r".repeat(length));
+            let mut edits = Edits::new(raw.clone());
+            edits.replace(8..8, "|").replace(0..2, "").replace(9..10, "end");
+            let pieces = edits.clone().pieces();
+            assert_eq!(pieces.concat(), edits.apply());
+            assert_eq!(pieces.len() > 1, length > 10);
+            // The large part is the original's own memory.
+            assert!(length == 10 || pieces.iter().any(|piece| piece.as_ptr() == raw.slice(10..).as_ptr()));
+        }
     }
 }

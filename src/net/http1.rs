@@ -1,0 +1,422 @@
+//! One HTTP/1.1 connection to a server: a request written, its response read within bounds (RFC 9112).
+//!
+//! Ours, and not a library's, because it is half of what a call costs: the request's head is spelled once per session, and
+//! a body is read into the one buffer it is handed on in. Not for: pooling (`client`), redirects, decompression. Invariants:
+//! a response's length is known by exactly one rule of RFC 9112 §6.3 or it is refused; a connection on which anything was
+//! odd is not used again.
+
+use std::future::{Future as _, poll_fn};
+use std::io::{Error, ErrorKind, IoSlice};
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http::StatusCode;
+use smallvec::SmallVec;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The longest head of a response.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// How many headers a response may have.
+const HEADERS_MAX: usize = 100;
+/// The longest line that begins a chunk, and the longest trailer section.
+const CHUNK_LINE_MAX: usize = 4 << 10;
+/// How much room a read has at least.
+const READ_BYTES: usize = 8 << 10;
+/// A larger body is not copied behind its head.
+const JOIN_BYTES_MAX: usize = 16 << 10;
+
+/// Why an exchange failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ExchangeError {
+    /// The connection failed.
+    #[error("{0}")]
+    Broken(#[from] Error),
+    /// It was closed before the response.
+    #[error("the connection was closed before a response")]
+    Closed,
+    /// What came is no response that can be read.
+    #[error("{0}")]
+    Malformed(&'static str),
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Connection<S> {
+    stream: S,
+    read: BytesMut,
+    /// All that was said on it so far leaves it usable.
+    clean: bool,
+}
+
+/// The head of a response.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) status: StatusCode,
+    pub(super) headers: Headers,
+    pub(super) framing: Framing,
+}
+
+/// The headers of a response, as they came.
+#[derive(Debug)]
+pub struct Headers {
+    text: Bytes,
+    lines: SmallVec<[(Range<u32>, Range<u32>); 12]>,
+}
+
+/// How the end of a body is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// It has ended.
+    Done,
+    /// So many bytes are left.
+    Length(u64),
+    /// So many bytes of a chunk are left; 0 before a chunk's line.
+    Chunked(u64),
+    /// The bytes of a chunk have been read, not yet the line break after them.
+    ChunkEnd,
+    /// The last chunk has been read; trailers follow.
+    Trailers,
+    /// It ends with the connection.
+    Close,
+}
+
+// === impl Headers ===
+
+impl Headers {
+    /// Returns the values of a header, given in lower case, in the order they came.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        let part = |at: &Range<u32>| self.text.get(at.start as usize..at.end as usize).unwrap_or_default();
+        self.lines
+            .iter()
+            .filter(move |(key, _)| part(key).eq_ignore_ascii_case(name.as_bytes()))
+            .map(move |(_, value)| part(value))
+    }
+
+    /// Returns the first value of a header, given in lower case.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        let part = |at: &Range<u32>| self.text.get(at.start as usize..at.end as usize).unwrap_or_default();
+        let line = self.lines.iter().find(|(key, _)| part(key).eq_ignore_ascii_case(name.as_bytes()));
+        line.map(|(_, value)| part(value))
+    }
+}
+
+// === impl Head ===
+
+impl Head {
+    /// Reads a whole head; says whether the connection can be used again after the body.
+    fn read(text: &Bytes) -> Result<(Self, bool), ExchangeError> {
+        let mut lines = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut response = httparse::Response::new(&mut lines);
+        match response.parse(text) {
+            Ok(httparse::Status::Complete(_)) => {}
+            Ok(httparse::Status::Partial) => return Err(ExchangeError::Malformed("the head is cut")),
+            Err(httparse::Error::TooManyHeaders) => return Err(ExchangeError::Malformed("too many headers")),
+            Err(_) => return Err(ExchangeError::Malformed("no HTTP/1.1 response")),
+        }
+        let status = response.code.and_then(|code| StatusCode::from_u16(code).ok());
+        let status = status.ok_or(ExchangeError::Malformed("no status"))?;
+        let modern = response.version == Some(1);
+        let place = |part: &[u8]| {
+            let start = (part.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
+            let packed = |place| u32::try_from(place).unwrap_or(u32::MAX);
+            packed(start)..packed(start + part.len())
+        };
+        let lines = response.headers.iter().map(|line| (place(line.name.as_bytes()), place(line.value))).collect();
+        let headers = Headers { text: text.clone(), lines };
+        let (framing, sound) = framing(status, &headers, modern)?;
+        let closes = headers.all("connection").flat_map(tokens).any(|token| token.eq_ignore_ascii_case(b"close"));
+        let reusable = sound && modern && !closes && framing != Framing::Close;
+        Ok((Self { status, headers, framing }, reusable))
+    }
+}
+
+/// Finds the one rule that tells where the body ends (RFC 9112 §6.3), and whether the connection can be trusted after it.
+fn framing(status: StatusCode, headers: &Headers, modern: bool) -> Result<(Framing, bool), ExchangeError> {
+    let mut codings = headers.all("transfer-encoding").flat_map(tokens);
+    let coded = codings.next();
+    let mut lengths = headers.all("content-length").flat_map(tokens);
+    let length = lengths.next();
+    if status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+        return Ok((Framing::Done, true));
+    }
+    if let Some(coding) = coded {
+        if !modern || codings.next().is_some() || !coding.eq_ignore_ascii_case(b"chunked") {
+            return Err(ExchangeError::Malformed("a transfer coding that was not asked for"));
+        }
+        // With a length beside it, somebody on the way may have read another message.
+        return Ok((Framing::Chunked(0), length.is_none()));
+    }
+    let Some(length) = length else { return Ok((Framing::Close, false)) };
+    let digits = length.iter().all(u8::is_ascii_digit);
+    let parsed = std::str::from_utf8(length).ok().filter(|_| digits).and_then(|length| length.parse::<u64>().ok());
+    match parsed {
+        Some(parsed) if lengths.all(|other| other == length) => {
+            Ok((if parsed == 0 { Framing::Done } else { Framing::Length(parsed) }, true))
+        }
+        _ => Err(ExchangeError::Malformed("no readable Content-Length")),
+    }
+}
+
+fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}
+
+// === impl Connection ===
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, read: BytesMut::new(), clean: true }
+    }
+
+    /// Says whether a request can be sent: nothing is left over, and the server has neither spoken nor closed.
+    pub(super) fn is_ready(&mut self) -> bool {
+        let mut byte = [0];
+        let mut cx = Context::from_waker(Waker::noop());
+        self.clean
+            && self.read.is_empty()
+            && Pin::new(&mut self.stream).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)).is_pending()
+    }
+
+    /// Sends a request and reads the head of its response. `head` ends before the `Content-Length` of `body`.
+    ///
+    /// # Errors
+    /// [`ExchangeError`] and how many bytes were written at most: with 0 the server has seen nothing.
+    pub(super) async fn exchange(&mut self, head: &[u8], body: Bytes) -> Result<Head, (ExchangeError, usize)> {
+        let mut head = spell(head, &body);
+        let mut body = if body.len() <= JOIN_BYTES_MAX {
+            head.extend_from_slice(&body);
+            Bytes::new()
+        } else {
+            body
+        };
+        self.clean = false;
+        let mut written = 0;
+        let mut refused = None;
+        let answered = poll_fn(|cx| {
+            while refused.is_none() && !(head.is_empty() && body.is_empty()) {
+                let parts = [IoSlice::new(&head), IoSlice::new(&body)];
+                match Pin::new(&mut self.stream).poll_write_vectored(cx, &parts) {
+                    Poll::Pending => break,
+                    Poll::Ready(Ok(0)) => refused = Some(Error::from(ErrorKind::WriteZero)),
+                    // A server that reads no more may have answered before: its answer is looked for.
+                    Poll::Ready(Err(err)) => refused = Some(err),
+                    Poll::Ready(Ok(count)) => {
+                        written += count;
+                        let of_head = count.min(head.len());
+                        head.advance(of_head);
+                        body.advance(count - of_head);
+                    }
+                }
+            }
+            self.poll_head(cx)
+        })
+        .await;
+        let sent = head.is_empty() && body.is_empty();
+        match answered {
+            Ok((head, reusable)) => {
+                self.clean = reusable && sent;
+                Ok(head)
+            }
+            Err(err) => Err((refused.map_or(err, ExchangeError::Broken), written)),
+        }
+    }
+
+    /// Reads until a head that is no interim one is complete.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Head, bool), ExchangeError>> {
+        loop {
+            while let Some(end) = head_end(&self.read) {
+                let text = self.read.split_to(end).freeze();
+                let (head, reusable) = Head::read(&text)?;
+                match head.status {
+                    StatusCode::SWITCHING_PROTOCOLS => {
+                        return Poll::Ready(Err(ExchangeError::Malformed("a switch of protocols nobody asked for")));
+                    }
+                    status if status.is_informational() => {}
+                    _ => return Poll::Ready(Ok((head, reusable))),
+                }
+            }
+            if self.read.len() > HEAD_BYTES_MAX {
+                return Poll::Ready(Err(ExchangeError::Malformed("the head is too large")));
+            }
+            if ready!(self.poll_read(cx, READ_BYTES))? == 0 {
+                return Poll::Ready(Err(ExchangeError::Closed));
+            }
+        }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<Result<usize, Error>> {
+        self.read.reserve(room);
+        poll_read_into(&mut self.stream, cx, &mut self.read)
+    }
+
+    /// Reads the next bytes of a body; `None` at its end.
+    pub(super) fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+        framing: &mut Framing,
+    ) -> Poll<Option<Result<Bytes, ExchangeError>>> {
+        loop {
+            match self.step(framing) {
+                Ok(Step::Data(data)) => return Poll::Ready(Some(Ok(data))),
+                Ok(Step::End) => return Poll::Ready(None),
+                Ok(Step::More) => {}
+                Err(err) => return Poll::Ready(Some(Err(self.spoilt(err)))),
+            }
+            match ready!(self.poll_read(cx, READ_BYTES)) {
+                Ok(0) if *framing == Framing::Close => {
+                    *framing = Framing::Done;
+                    return Poll::Ready(None);
+                }
+                Ok(0) => return Poll::Ready(Some(Err(self.spoilt(ExchangeError::Closed)))),
+                Ok(_) => {}
+                Err(err) => return Poll::Ready(Some(Err(self.spoilt(err.into())))),
+            }
+        }
+    }
+
+    /// Reads a body of known length to its end, into one buffer of that size.
+    pub(super) async fn read_exactly(&mut self, length: usize) -> Result<Bytes, ExchangeError> {
+        self.read.reserve(length.saturating_sub(self.read.len()));
+        while self.read.len() < length {
+            match poll_fn(|cx| poll_read_into(&mut self.stream, cx, &mut self.read)).await {
+                Ok(0) => return Err(self.spoilt(ExchangeError::Closed)),
+                Ok(_) => {}
+                Err(err) => return Err(self.spoilt(err.into())),
+            }
+        }
+        // A large buffer goes along with the body instead of staying with the connection.
+        if length > READ_BYTES && self.read.len() == length {
+            return Ok(std::mem::take(&mut self.read).freeze());
+        }
+        Ok(self.read.split_to(length).freeze())
+    }
+
+    fn spoilt(&mut self, err: ExchangeError) -> ExchangeError {
+        self.clean = false;
+        err
+    }
+
+    /// Takes what is in the buffer.
+    fn step(&mut self, framing: &mut Framing) -> Result<Step, ExchangeError> {
+        loop {
+            match framing {
+                Framing::Done => return Ok(Step::End),
+                Framing::Close if self.read.is_empty() => return Ok(Step::More),
+                Framing::Close => return Ok(Step::Data(self.read.split().freeze())),
+                Framing::Length(left) | Framing::Chunked(left @ 1..) => {
+                    let count = self.read.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    if count == 0 {
+                        return Ok(Step::More);
+                    }
+                    *left -= count as u64;
+                    let data = self.read.split_to(count).freeze();
+                    if *left == 0 {
+                        let chunk = matches!(framing, Framing::Chunked(_));
+                        *framing = if chunk { Framing::ChunkEnd } else { Framing::Done };
+                    }
+                    return Ok(Step::Data(data));
+                }
+                Framing::ChunkEnd => match self.line()? {
+                    None => return Ok(Step::More),
+                    Some(line) if line.is_empty() => *framing = Framing::Chunked(0),
+                    Some(_) => return Err(ExchangeError::Malformed("a chunk that is longer than it says")),
+                },
+                Framing::Chunked(_) => match self.line()? {
+                    None => return Ok(Step::More),
+                    Some(line) => {
+                        let size = chunk_size(&line).ok_or(ExchangeError::Malformed("no readable chunk size"))?;
+                        *framing = if size == 0 { Framing::Trailers } else { Framing::Chunked(size) };
+                    }
+                },
+                // Trailers mean nothing here.
+                Framing::Trailers => match self.line()? {
+                    None => return Ok(Step::More),
+                    Some(line) if line.is_empty() => *framing = Framing::Done,
+                    Some(_) => {}
+                },
+            }
+        }
+    }
+
+    /// Takes a line without its break.
+    fn line(&mut self) -> Result<Option<Bytes>, ExchangeError> {
+        let Some(end) = memchr::memchr(b'\n', &self.read) else {
+            return if self.read.len() > CHUNK_LINE_MAX {
+                Err(ExchangeError::Malformed("a chunk's line that does not end"))
+            } else {
+                Ok(None)
+            };
+        };
+        let line = self.read.split_to(end + 1).freeze();
+        let text = line.strip_suffix(b"\r\n").ok_or(ExchangeError::Malformed("a chunk's line without CRLF"))?;
+        Ok(Some(line.slice_ref(text)))
+    }
+}
+
+/// What the buffer held.
+enum Step {
+    Data(Bytes),
+    End,
+    More,
+}
+
+/// Spells the end of a request's head. A request without a body says nothing of it.
+fn spell(head: &[u8], body: &Bytes) -> BytesMut {
+    let joined = if body.len() <= JOIN_BYTES_MAX { body.len() } else { 0 };
+    let mut out = BytesMut::with_capacity(head.len() + 48 + joined);
+    out.extend_from_slice(head);
+    if !body.is_empty() {
+        out.extend_from_slice(b"content-length: ");
+        let mut digits = [0_u8; 20];
+        let mut at = digits.len();
+        let mut left = body.len();
+        loop {
+            at -= 1;
+            if let Some(digit) = digits.get_mut(at) {
+                *digit = b'0' + u8::try_from(left % 10).unwrap_or_default();
+            }
+            left /= 10;
+            if left == 0 {
+                break;
+            }
+        }
+        out.extend_from_slice(digits.get(at..).unwrap_or_default());
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+fn poll_read_into<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    cx: &mut Context<'_>,
+    buffer: &mut BytesMut,
+) -> Poll<Result<usize, Error>> {
+    let mut reading = std::pin::pin!(tokio::io::AsyncReadExt::read_buf(stream, buffer));
+    reading.as_mut().poll(cx)
+}
+
+/// Returns where a head ends: behind its empty line.
+fn head_end(text: &[u8]) -> Option<usize> {
+    memchr::memchr_iter(b'\n', text).find_map(|at| match (text.get(at + 1), text.get(at + 2)) {
+        (Some(b'\n'), _) => Some(at + 2),
+        (Some(b'\r'), Some(b'\n')) => Some(at + 3),
+        _ => None,
+    })
+}
+
+/// Reads the size that begins a chunk; extensions are ignored.
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();
+    if digits.is_empty() || digits.len() > 15 || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+#[path = "http1_tests.rs"]
+mod tests;

@@ -1,0 +1,180 @@
+//! What ends where, what is refused, and what is never held.
+
+use std::future::poll_fn;
+
+use bytes::Bytes;
+use proptest::prelude::{ProptestConfig, prop_assert_eq, proptest};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
+use super::{Connection, ExchangeError, Framing, Head};
+
+/// A server that says `said` in pieces of the given sizes, and then closes, or waits.
+fn peer(said: &[u8], pieces: Vec<usize>, closes: bool) -> Connection<DuplexStream> {
+    let (ours, mut theirs) = duplex(1 << 16);
+    let said = said.to_vec();
+    #[expect(clippy::disallowed_methods, reason = "a test's own peer")]
+    tokio::spawn(async move {
+        let mut rest = &said[..];
+        for piece in pieces.into_iter().chain(std::iter::repeat(usize::MAX)) {
+            let (now, later) = rest.split_at(piece.min(rest.len()));
+            theirs.write_all(now).await.unwrap();
+            tokio::task::yield_now().await;
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        if !closes {
+            std::future::pending::<()>().await;
+        }
+    });
+    Connection::new(ours)
+}
+
+async fn ask(connection: &mut Connection<DuplexStream>) -> Result<(Head, Vec<u8>), ExchangeError> {
+    let mut head = connection.exchange(b"GET / HTTP/1.1\r\n", Bytes::new()).await.map_err(|(err, _)| err)?;
+    let mut body = Vec::new();
+    while let Some(data) = poll_fn(|cx| connection.poll_data(cx, &mut head.framing)).await {
+        body.extend_from_slice(&data?);
+    }
+    Ok((head, body))
+}
+
+#[tokio::test]
+async fn the_end_of_a_body_is_known_by_one_rule() {
+    let cases: [(&str, &str, bool); 12] = [
+        ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", "hello", true),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\ncontent-length:5\r\n\r\nhello", "hello", true),
+        (
+            "HTTP/1.1 200\r\ntransfer-encoding: Chunked\r\n\r\n2;x=y\r\nhe\r\n003\r\nllo\r\n0\r\na: b\r\n\r\n",
+            "hello",
+            true,
+        ),
+        ("HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n", "", true),
+        ("HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n", "", true),
+        (
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx",
+            "x",
+            true,
+        ),
+        ("HTTP/1.1 200 OK\r\nconnection: keep-alive, Close\r\ncontent-length: 1\r\n\r\nx", "x", false),
+        ("HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\nx", "x", false),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nxy", "x", false),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 99\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", "x", false),
+        ("HTTP/1.1 200 OK\n\nto the end", "to the end", false),
+        ("HTTP/1.1 200 OK\r\n\r\n", "", false),
+    ];
+    for (said, wanted, reusable) in cases {
+        let closes = !said.contains("length") && !said.contains("chunked") && !said.contains("Chunked");
+        for piece in [1, 3, usize::MAX] {
+            let mut connection = peer(said.as_bytes(), vec![piece; said.len()], closes);
+            let (_, body) = ask(&mut connection).await.unwrap();
+            assert_eq!(String::from_utf8(body).unwrap(), wanted, "{said:?}");
+            // What is left over may still be on its way.
+            if piece == usize::MAX {
+                assert_eq!(connection.is_ready(), reusable, "{said:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_known_end_is_refused() {
+    for said in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 5, 6\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\ncontent-length: +5\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 99999999999999999999\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: \r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: xchunked\r\n\r\n",
+        "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\nx\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nxy\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n",
+        "HTTP/2 200\r\n\r\n",
+        "nonsense\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhell",
+        "HTTP/1.1 200 OK\r\ncontent-le",
+        "",
+    ] {
+        let mut connection = peer(said.as_bytes(), Vec::new(), true);
+        assert!(ask(&mut connection).await.is_err(), "{said:?}");
+        assert!(!connection.is_ready(), "{said:?}");
+    }
+}
+
+/// No head, no chunk line and no trailer section grows without end.
+#[tokio::test]
+async fn endless_lines_are_cut() {
+    let long = "x".repeat(1 << 17);
+    let many = "a: b\r\n".repeat(101);
+    for said in [
+        format!("HTTP/1.1 200 OK\r\nx: {long}"),
+        format!("HTTP/1.1 200 OK\r\n{many}\r\n"),
+        format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;{long}"),
+        format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: {long}"),
+    ] {
+        let mut connection = peer(said.as_bytes(), Vec::new(), false);
+        assert!(matches!(ask(&mut connection).await, Err(ExchangeError::Malformed(_))));
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_written_whole_and_an_early_answer_ends_the_connection() {
+    let (ours, mut theirs) = duplex(1 << 10);
+    let mut connection = Connection::new(ours);
+    let body = Bytes::from("b".repeat(100_000));
+    let length = body.len();
+    let read = async {
+        let mut text = vec![0; b"POST / HTTP/1.1\r\ncontent-length: 100000\r\n\r\n".len() + length];
+        theirs.read_exact(&mut text).await.unwrap();
+        theirs.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        text
+    };
+    let (sent, text) = tokio::join!(connection.exchange(b"POST / HTTP/1.1\r\n", body.clone()), read);
+    assert_eq!(sent.unwrap().framing, Framing::Done);
+    assert!(text.starts_with(b"POST / HTTP/1.1\r\ncontent-length: 100000\r\n\r\nbbb") && connection.is_ready());
+    // The server answers before it has read all of it.
+    let answer = theirs.write_all(b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n");
+    let (sent, answer) = tokio::join!(connection.exchange(b"POST / HTTP/1.1\r\n", body), answer);
+    answer.unwrap();
+    assert_eq!(sent.unwrap().status, 413);
+    assert!(!connection.is_ready());
+}
+
+#[tokio::test]
+async fn headers_are_found_in_any_case() {
+    let said = b"HTTP/1.1 200 OK\r\nCoNtent-Type:  a/b \r\nx: 1\r\nX: 2\r\ncontent-length: 0\r\n\r\n";
+    let mut connection = peer(said, Vec::new(), false);
+    let (head, _) = ask(&mut connection).await.unwrap();
+    assert_eq!(head.headers.get("content-type"), Some(&b"a/b"[..]));
+    assert_eq!(head.headers.all("x").collect::<Vec<_>>(), [b"1", b"2"]);
+    assert_eq!(head.headers.get("y"), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// However a body is cut into chunks, and the chunks into packets, the same bytes come out.
+    #[test]
+    fn chunks_and_packets_do_not_matter(
+        chunks in proptest::collection::vec(".{1,40}", 0..8),
+        pieces in proptest::collection::vec(1..30_usize, 0..60),
+    ) {
+        let mut said = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+        for chunk in &chunks {
+            said.extend_from_slice(format!("{:x}\r\n{chunk}\r\n", chunk.len()).as_bytes());
+        }
+        said.extend_from_slice(b"0\r\n\r\n");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let body = runtime.block_on(async { ask(&mut peer(&said, pieces, false)).await.unwrap().1 });
+        prop_assert_eq!(String::from_utf8(body).unwrap(), chunks.concat());
+    }
+}
