@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::codes::Code;
 use crate::exchange::{OwnerKey, Reject, RejectKind, Reply, UpstreamCall};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::policy::Permitted;
@@ -239,7 +240,7 @@ impl Server {
                     });
                 }
                 Err(cause) => {
-                    tracing::warn!(server = %self.name(), cause, "the server is down");
+                    tracing::warn!(server = %self.name(), cause, code = Code::ServerDown.id(), "the server is down");
                     failures = failures.saturating_add(1);
                     self.set_phase(Phase::Down(cause));
                     self.hide_later();
@@ -332,16 +333,22 @@ impl Server {
         if same(&self.status.borrow()) {
             return;
         }
-        self.status.send_modify(|status| {
+        self.change(|status| {
             status.phase = Phase::Ready;
             status.tools = Some(Arc::from(listing.tools));
         });
-        self.tell();
     }
 
     fn set_phase(&self, phase: Phase) {
-        self.status.send_modify(|status| status.phase = phase);
-        self.tell();
+        self.change(|status| status.phase = phase);
+    }
+
+    /// Changes the status under the lock of the news: who sees the one and then asks for the other sees both.
+    fn change(&self, change: impl FnOnce(&mut TargetStatus)) {
+        self.news.send_modify(|count| {
+            self.status.send_modify(change);
+            *count += 1;
+        });
     }
 
     fn tell(&self) {
