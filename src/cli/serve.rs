@@ -63,7 +63,9 @@ async fn gateway(loaded: Loaded, next: &str) -> ExitCode {
         say(&format!("  server   {server}"));
     }
     say(next);
-    match bound.wait().await {
+    let finished = bound.wait().await;
+    telemetry::flush();
+    match finished {
         true => ExitCode::SUCCESS,
         false => fail("stopped before everything had finished"),
     }

@@ -38,6 +38,9 @@ pub enum InitError {
     /// The level is neither a level nor a list of directives.
     #[error("{0}")]
     Level(String),
+    /// The operating system refuses a thread.
+    #[error("no thread: {0}")]
+    Thread(std::io::Error),
 }
 
 // === impl LogSettings ===
@@ -76,7 +79,8 @@ pub fn init(settings: &LogSettings) -> Result<(), InitError> {
     } else {
         registry.with(layer.json()).try_init()
     };
-    started.map_err(|_| InitError::AlreadyRunning)
+    started.map_err(|_| InitError::AlreadyRunning)?;
+    super::access::start(text, std::io::stderr()).map_err(InitError::Thread)
 }
 
 fn filter(text: &str) -> Result<EnvFilter, String> {

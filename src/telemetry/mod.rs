@@ -2,6 +2,8 @@
 //!
 //! Not for: reading the file (`config`). Invariant: logs go to stderr, never to stdout.
 
+mod access;
 mod log;
 
+pub use access::{access_line, flush};
 pub use log::{InitError, LogFormat, LogSettings, init};
