@@ -47,7 +47,9 @@ async fn gateway(loaded: Loaded, next: &str) -> Result<Exit, Trouble> {
         say(&format!("  server   {server}"));
     }
     say(next);
-    match bound.wait().await {
+    let finished = bound.wait().await;
+    telemetry::flush();
+    match finished {
         true => Ok(Exit::Ok),
         false => Err(Trouble::new(Exit::Failure, Code::CutOff, "stopped before everything had finished")),
     }
