@@ -70,7 +70,7 @@ impl<H: Handler> Door<H> {
             return bare(StatusCode::ACCEPTED);
         }
         parts.push(Bytes::from_static(b"]"));
-        Rendered { status: StatusCode::OK, parts, header: None }.respond(visit.take, Vec::new())
+        Rendered { status: StatusCode::OK, parts, rest: None, header: None }.respond(visit.take, Vec::new())
     }
 }
 
@@ -82,7 +82,7 @@ async fn finish(begun: Begun) -> Option<Rendered> {
     };
     loop {
         if let Event::Done(outcome) = running.next().await? {
-            return Some(asker.render(outcome));
+            return Some(asker.whole(asker.render(outcome)).await);
         }
     }
 }

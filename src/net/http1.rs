@@ -24,6 +24,8 @@ const HEADERS_MAX: usize = 100;
 const CHUNK_LINE_MAX: usize = 4 << 10;
 /// How much room a read has at least.
 const READ_BYTES: usize = 8 << 10;
+/// How much room a read has at most.
+const PIECE_BYTES: usize = 256 << 10;
 /// A larger body is not copied behind its head.
 const JOIN_BYTES_MAX: usize = 16 << 10;
 
@@ -48,6 +50,8 @@ pub(super) struct Connection<S> {
     read: BytesMut,
     /// All that was said on it so far leaves it usable.
     clean: bool,
+    /// The buffer has grown for a large body.
+    grown: bool,
 }
 
 /// The head of a response.
@@ -168,11 +172,16 @@ fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, read: BytesMut::new(), clean: true }
+        Self { stream, read: BytesMut::new(), clean: true, grown: false }
     }
 
     /// Says whether a request can be sent: nothing is left over, and the server has neither spoken nor closed.
     pub(super) fn is_ready(&mut self) -> bool {
+        if self.grown && self.read.is_empty() {
+            // An idle connection does not hold it.
+            self.read = BytesMut::new();
+            self.grown = false;
+        }
         let mut byte = [0];
         let mut cx = Context::from_waker(Waker::noop());
         self.clean
@@ -248,6 +257,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<Result<usize, Error>> {
+        self.grown |= room > READ_BYTES;
         self.read.reserve(room);
         poll_read_into(&mut self.stream, cx, &mut self.read)
     }
@@ -265,7 +275,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Ok(Step::More) => {}
                 Err(err) => return Poll::Ready(Some(Err(self.spoilt(err)))),
             }
-            match ready!(self.poll_read(cx, READ_BYTES)) {
+            let room = match framing {
+                // Large pieces of a large body: each costs a turn through all the rooms.
+                Framing::Length(left) => usize::try_from(*left).unwrap_or(PIECE_BYTES).clamp(READ_BYTES, PIECE_BYTES),
+                Framing::Done | Framing::Chunked(_) | Framing::ChunkEnd | Framing::Trailers | Framing::Close => {
+                    READ_BYTES
+                }
+            };
+            match ready!(self.poll_read(cx, room)) {
                 Ok(0) if *framing == Framing::Close => {
                     *framing = Framing::Done;
                     return Poll::Ready(None);

@@ -32,6 +32,8 @@ pub struct ServerSettings {
     pub required: bool,
     /// What happens to its tools while it is down [TRN-7].
     pub on_down: OnDown,
+    /// Whether large answers are looked at before the client has them; if not, they are passed on as they come [LIM-1].
+    pub inspect: bool,
 }
 
 /// How a server is reached.
@@ -123,6 +125,7 @@ impl ServerSettings {
             probe_timeout: Duration::from_secs(5),
             required: false,
             on_down: OnDown::Keep,
+            inspect: true,
         }
     }
 }
