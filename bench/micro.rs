@@ -65,7 +65,7 @@ fn read_piece(name: &'static str, call: &'static str) -> Piece {
     let raw = Bytes::from_static(call.as_bytes());
     Piece::new(name, raw.len(), move || {
         let request = request(black_box(&raw))?;
-        let params = CallParams::read(request.params.as_ref().ok_or("no params")?)?;
+        let params = CallParams::read(request.params.as_deref().ok_or("no params")?)?;
         let meta = RequestMeta::read(request.params.as_deref())?;
         Ok(params.name.len() + usize::from(meta.is_stateless()))
     })
@@ -74,7 +74,7 @@ fn read_piece(name: &'static str, call: &'static str) -> Piece {
 /// A call that was read, as the back door spells it for a server of an era.
 fn lower_piece(name: &'static str, call: &'static str, era: Era) -> Result<Piece, Failure> {
     let request = request(&Bytes::from_static(call.as_bytes()))?;
-    let params = CallParams::read(request.params.as_ref().ok_or("no params")?)?;
+    let params = CallParams::read(request.params.as_deref().ok_or("no params")?)?;
     let meta = RequestMeta::read(request.params.as_deref())?;
     let hop = Hop {
         era,

@@ -96,7 +96,16 @@ impl Reloader {
         downstream: Downstream<Gateway>,
         tasks: Tasks,
     ) -> Self {
-        Self { inputs, kept, gateway, downstream, tasks, doubtful: Vec::new(), refused: Vec::new(), waiting: Vec::new() }
+        Self {
+            inputs,
+            kept,
+            gateway,
+            downstream,
+            tasks,
+            doubtful: Vec::new(),
+            refused: Vec::new(),
+            waiting: Vec::new(),
+        }
     }
 
     /// Looks every 2 s, and at once when SIGHUP comes; ends with the tasks.
@@ -181,7 +190,10 @@ impl Reloader {
         self.doubtful = loaded.warnings;
         let old = Arc::clone(self.gateway.snapshot().settings());
         let settings = loaded.settings.gateway;
-        if settings.auth == Auth::None && old.auth != Auth::None && self.kept.downstream.addresses != new.downstream.addresses {
+        if settings.auth == Auth::None
+            && old.auth != Auth::None
+            && self.kept.downstream.addresses != new.downstream.addresses
+        {
             tracing::error!(
                 "the new configuration is refused: auth = \"none\" is for its own addresses, and those are taken at the \
                  next start; the one before stays in force"
@@ -241,9 +253,8 @@ impl Reloader {
 
 /// Writes one problem with its place. A diagnostic holds no secret.
 fn say(diagnostic: &Diagnostic, words: &str) {
-    let (file, line) = diagnostic.place.as_ref().map_or_else(Default::default, |place| {
-        (place.path.display().to_string(), place.line)
-    });
+    let (file, line) =
+        diagnostic.place.as_ref().map_or_else(Default::default, |place| (place.path.display().to_string(), place.line));
     let Diagnostic { key, message: why, help, .. } = diagnostic;
     let help = help.as_deref().unwrap_or_default();
     match diagnostic.severity {

@@ -1,11 +1,11 @@
 //! Reads the file and those beside it, all problems at once.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 
 use toml::de::DeTable;
 
+use crate::codes::Code;
 use crate::downstream::DownstreamSettings;
 use crate::gateway::GatewaySettings;
 use crate::id::UpstreamName;
@@ -15,6 +15,7 @@ use super::error::{Diagnostic, Diagnostics, Report, Severity};
 use super::expand::Expander;
 use super::inputs::{Inputs, Notes};
 use super::mask::Masks;
+use super::places::Places;
 use super::policy::{ExpectationResult, Policies};
 use super::reader::{Source, Table};
 use super::{identity, keys, listener, upstream};
@@ -46,6 +47,8 @@ pub struct Loaded {
     pub warnings: Vec<Diagnostic>,
     /// What became of the policies' expectations; only `check` minds.
     pub expectations: Vec<ExpectationResult>,
+    /// Where everything that decides stands.
+    pub places: Places,
     /// The files it was read from; a text that stood in none has none.
     pub inputs: Inputs,
 }
@@ -115,11 +118,14 @@ fn read(
     let report = Report::default();
     let read = parse(path, text, &report, |root| settings(&root, beside, &Expander { env, base, notes }));
     let warnings = report.finish()?;
-    let Some((settings, expectations)) = read else { return Err(Diagnostics(warnings)) };
-    Ok(Loaded { settings, warnings, expectations, inputs: Inputs::default() })
+    let Some((settings, expectations, places)) = read else { return Err(Diagnostics(warnings)) };
+    Ok(Loaded { settings, warnings, expectations, places, inputs: Inputs::default() })
 }
 
-fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> (Settings, Vec<ExpectationResult>) {
+/// What one file comes to.
+type Read = (Settings, Vec<ExpectationResult>, Places);
+
+fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> Read {
     root.keys(keys::ROOT, keys::ROOT_LATER);
     let listen = root.table("listen");
     let mut downstream = DownstreamSettings::default();
@@ -136,14 +142,20 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> (Setti
     let mcp = upstream::mcp(mcp_table.as_ref(), &servers);
 
     let folder = (beside == Beside::Read).then(|| expander.base.join("policies"));
-    let mut policies = Policies::new(root.table("policies").as_ref(), &servers.known, mcp.empty_allow, folder, expander.notes);
+    let mut policies =
+        Policies::new(root.table("policies").as_ref(), &servers.known, mcp.empty_allow, folder, expander.notes);
     let bundles = identity::bundles(root.table("mcp_bundles").as_ref(), &servers.known);
-    let usable: BTreeSet<_> = servers.usable.iter().map(|server| server.name.clone()).collect();
-    let principals = identity::principals(root.table("principals").as_ref(), &bundles, &usable, &mut policies);
+    let principals = identity::principals(root.table("principals").as_ref(), &bundles, &servers, &mut policies);
     let key = listener::auth(listen.as_ref());
     let auth = identity::auth(&key, listen.as_ref(), root, &principals, &downstream);
 
     let expectations = policies.expectations;
+    let places = Places {
+        servers: servers.places,
+        bundles: bundles.into_values().collect(),
+        principals: principals.places,
+        name_budget: mcp_table.and_then(|table| table.get("name_budget")).map(|value| value.spot()),
+    };
     let gateway = GatewaySettings {
         auth,
         keys: principals.keys,
@@ -153,7 +165,7 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> (Setti
         first_list_wait: mcp.first_list_wait.unwrap_or(GatewaySettings::FIRST_LIST_WAIT),
         list_page_bytes: GatewaySettings::LIST_PAGE_BYTES,
     };
-    (Settings { gateway, downstream, admin, log, disabled: servers.disabled }, expectations)
+    (Settings { gateway, downstream, admin, log, disabled: servers.disabled }, expectations, places)
 }
 
 /// Parses a text and hands its root to `read`; a syntax error is noted.
@@ -167,7 +179,8 @@ pub(super) fn parse<T>(path: &Path, text: &str, report: &Report, read: impl FnOn
         Err(error) => {
             let source = Source { path, text, masks: Masks::default(), report };
             let span = error.span().unwrap_or(text.len()..text.len());
-            report.fatal(source.diagnostic(Severity::Error, "", &span, error.message().to_owned()));
+            let diagnostic = source.diagnostic(Severity::Error, "", &span, error.message().to_owned());
+            report.fatal(Diagnostic { code: Code::Syntax, ..diagnostic });
             None
         }
     }

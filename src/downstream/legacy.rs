@@ -169,7 +169,7 @@ impl<H: Handler> Door<H> {
             endpoint: visit.endpoint.clone(),
             client: session.client.clone(),
             owner: session.owner(),
-            call: Call::Listen(Listen { tools: true, told: session.told.clone() }),
+            call: Call::Listen(Listen { tools: true, told: session.told.clone(), own: false }),
         };
         let (drain, token) = (self.drain.clone(), guard.token().clone());
         Running::new(self.handler.call(visit.caller.clone(), exchange))

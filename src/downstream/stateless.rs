@@ -200,7 +200,8 @@ fn call_of<C: crate::exchange::Caller>(
         Method::SubscriptionsListen => {
             let tools = wants_tools(request.params.as_deref())
                 .ok_or_else(|| rejected(invalid("'notifications' must say what is listened for")))?;
-            Ok(Call::Listen(Listen { tools, told: Told::new(visit.caller.seen(&visit.endpoint)) }))
+            let told = Told::new(visit.caller.seen(&visit.endpoint));
+            Ok(Call::Listen(Listen { tools, told, own: true }))
         }
         Method::CompletionComplete
         | Method::Initialize

@@ -31,7 +31,11 @@ pub struct Changes {
 
 impl Names {
     /// Compares two lists; `changed` says what is different of two of one name.
-    fn between<T>(old: &BTreeMap<&str, T>, new: &BTreeMap<&str, T>, changed: impl Fn(&T, &T) -> Option<String>) -> Self {
+    fn between<T>(
+        old: &BTreeMap<&str, T>,
+        new: &BTreeMap<&str, T>,
+        changed: impl Fn(&T, &T) -> Option<String>,
+    ) -> Self {
         let mut names = Self::default();
         for (name, one) in new {
             match old.get(name).map(|before| changed(before, one)) {
@@ -54,7 +58,8 @@ impl Names {
 /// `+added ~changed -removed`.
 impl fmt::Display for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let marked = |mark: char, names: &[String]| names.iter().map(|name| format!("{mark}{name}")).collect::<Vec<_>>();
+        let marked =
+            |mark: char, names: &[String]| names.iter().map(|name| format!("{mark}{name}")).collect::<Vec<_>>();
         let all = [marked('+', &self.added), marked('~', &self.changed), marked('-', &self.removed)].concat();
         f.write_str(&if all.is_empty() { "as before".to_owned() } else { all.join(" ") })
     }

@@ -8,7 +8,8 @@ use crate::gateway::GatewaySettings;
 /// Reads a configuration as `config` does; the floor above, for tests alone, is the one maker of whole settings.
 fn settings(text: &str) -> GatewaySettings {
     let listen = "[listen]\nauth = \"keys\"\n";
-    let loaded = crate::config::load_text(Path::new("test.toml"), &format!("{listen}{text}"), &|_| Some("canary".into()));
+    let loaded =
+        crate::config::load_text(Path::new("test.toml"), &format!("{listen}{text}"), &|_| Some("canary".into()));
     loaded.unwrap_or_else(|found| panic!("{found}")).settings.gateway
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use tokio::time::{Instant, Sleep};
 
-use crate::exchange::{Event, EventStream, Reject, RejectKind, Reply, ReplyBody};
+use crate::exchange::{Answer, Event, EventStream, Reject, RejectKind, Reply, ReplyBody, Unseen};
 use crate::upstream::Lease;
 
 use super::Gateway;
@@ -44,13 +44,50 @@ pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> 
         return Reply::once(Err(reject));
     }
     match reply.into_parts() {
-        (ReplyBody::Done(outcome), _guards) => Reply::done(outcome),
+        (ReplyBody::Done(outcome), _guards) => match *outcome {
+            Ok(Answer::Unseen(unseen)) => Reply::once(Ok(Answer::Unseen(Box::new(timed(
+                *unseen,
+                Whole { limits, standing, gateway: Arc::clone(gateway) },
+                end,
+            ))))),
+            _ => Reply::done(outcome),
+        },
         (ReplyBody::Events(events), guards) => {
             let timer = Timer::start(&limits, end);
             let watched = Watched { events: Some(events), timer, limits, standing, gateway: Arc::clone(gateway) };
             Reply::events(Box::pin(stream::unfold(watched, Watched::next))).with_guard(guards)
         }
     }
+}
+
+/// Gives each piece of an answer the time of an event.
+fn timed(unseen: Unseen, whole: Whole, end: Instant) -> Unseen {
+    let rest = stream::unfold(Some((unseen.rest, whole)), move |state| async move {
+        let (mut rest, mut whole) = state?;
+        let mut timer = Timer::start(&whole.limits, end);
+        loop {
+            let piece = tokio::select! {
+                biased;
+                piece = rest.next() => Some(piece?),
+                over = timer.rings() => over.then(|| Err(whole.limits.exceeded())),
+            };
+            if let Some(reject) = whole.standing.lost(&whole.gateway) {
+                return Some((Err(reject), None));
+            }
+            if let Some(piece) = piece {
+                let more = piece.is_ok().then_some((rest, whole));
+                return Some((piece, more));
+            }
+        }
+    });
+    Unseen { rest: Box::pin(rest), ..unseen }
+}
+
+/// What an answer that is passed on as it comes is bound by.
+struct Whole {
+    limits: Limits,
+    standing: Standing,
+    gateway: Arc<Gateway>,
 }
 
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::catalog::{Mask, Scope, View};
+use crate::catalog::{Catalog, Mask, Scope, View};
 use crate::exchange::{Caller, Endpoint, ReasonCode, Reject, RejectKind};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::{ApiKeyHash, Credential};
@@ -104,6 +104,10 @@ impl Identified {
 
     pub(super) fn news(&self) -> u64 {
         self.snapshot.news()
+    }
+
+    pub(super) fn catalog(&self) -> &Catalog {
+        self.snapshot.catalog()
     }
 
     pub(super) fn view(&self) -> &View {

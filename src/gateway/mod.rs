@@ -5,6 +5,7 @@
 mod authorize;
 mod diff;
 mod dispatch;
+mod explain;
 mod identify;
 mod inspect;
 mod list;
@@ -19,6 +20,7 @@ mod standing;
 mod tests;
 
 pub use diff::{Changes, Names};
+pub use explain::Explained;
 pub use identify::Identified;
 pub use pipeline::Gateway;
 pub use settings::{Auth, GatewaySettings, PrincipalSettings};

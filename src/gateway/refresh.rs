@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use tokio::sync::watch;
 
+use crate::codes::Code;
 use crate::exchange::Endpoint;
 use crate::id::PrincipalId;
 use crate::upstream::TargetSet;
@@ -47,10 +48,10 @@ impl Gateway {
         let next = Snapshot::build(settings, targets, old.generation() + 1, reloads);
         let known: HashSet<_> = old.warnings().iter().collect();
         for warning in next.warnings().iter().filter(|warning| !known.contains(warning)) {
-            tracing::warn!(%warning, "a tool is left out");
+            tracing::warn!(%warning, code = warning.why.code().id(), "a tool is left out");
         }
         for pattern in next.unmatched().iter().filter(|pattern| !old.unmatched().contains(pattern)) {
-            tracing::warn!(pattern, "a policy has a pattern without effect");
+            tracing::warn!(pattern, code = Code::NoMatch.id(), "a policy has a pattern without effect");
         }
         let seen = next.news();
         self.snapshot.store(Arc::new(next));

@@ -1,7 +1,7 @@
 //! API keys: only their SHA-256 is kept, and compared in constant time [AUT-1].
 
-use std::collections::{HashMap, HashSet};
 use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::BuildHasher as _;
 

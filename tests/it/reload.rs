@@ -110,9 +110,8 @@ async fn nobody_loses_a_call() {
     for turn in 1..=200 {
         gateway.reload(&text(turn)).await;
     }
-    let served = |(count, before): (&Arc<AtomicUsize>, &usize)| {
-        count.load(Ordering::SeqCst) > *before || tasks.panics() > 0
-    };
+    let served =
+        |(count, before): (&Arc<AtomicUsize>, &usize)| count.load(Ordering::SeqCst) > *before || tasks.panics() > 0;
     until("every client goes on", || counts.iter().zip(&before).all(served)).await;
     done.store(true, Ordering::SeqCst);
     within_deadline("the clients", tasks.wait()).await;
@@ -122,7 +121,8 @@ async fn nobody_loses_a_call() {
     assert!(now.starts_with(&pids) && now.len() <= pids.len() + 1, "an unchanged server was started again: {now:?}");
     assert!(pids.iter().all(|pid| crate::support::lives(*pid)), "an unchanged server was ended");
 
-    let more = text(200).replace("[mcp_bundles.few]\nservers = [\"stay\"]", "[mcp_bundles.few]\nservers = [\"stay\", \"child\"]");
+    let more = text(200)
+        .replace("[mcp_bundles.few]\nservers = [\"stay\"]", "[mcp_bundles.few]\nservers = [\"stay\", \"child\"]");
     gateway.reload(&more).await;
     assert!(within_deadline("a list change", stream.next()).await.unwrap().contains("list_changed"));
     gateway.terminate();
@@ -139,7 +139,11 @@ async fn a_bad_file_changes_nothing_and_says_so() {
     let good = listening(&(rest + &principal("ann", &["ann"], "all", "policy = \"narrow\"\n")));
     let folder = folder();
     put(&folder, "portcullis.toml", &good);
-    put(&folder, "policies/narrow.toml", "excluded_tools = [\"up__b\"]\n[[expect]]\ntool = \"up__b\"\nvisible = false\n");
+    put(
+        &folder,
+        "policies/narrow.toml",
+        "excluded_tools = [\"up__b\"]\n[[expect]]\ntool = \"up__b\"\nvisible = false\n",
+    );
     let mut gateway = start_in(folder).await;
     let client = Client::connect(Era::Legacy, gateway.addr, "/mcp", Some("ann")).await;
     assert_eq!(client.names().await, ["up__a"]);
@@ -247,8 +251,7 @@ async fn what_is_taken_away_ends() {
             assert!(said.contains("~ann (keys)") && said.contains("-bob"), "{said}");
         };
         let lost = async {
-            let (one, two, ()) =
-                futures_util::join!(by_key.tries("up__hold"), by_principal.tries("up__hold"), taking);
+            let (one, two, ()) = futures_util::join!(by_key.tries("up__hold"), by_principal.tries("up__hold"), taking);
             // The third is let go when the others have ended; all three wait at the server.
             for _ in 0..3 {
                 upstream.release();

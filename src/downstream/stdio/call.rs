@@ -10,6 +10,7 @@ use futures_util::FutureExt as _;
 use crate::exchange::{Event, ReasonCode, Reject, RejectKind};
 use crate::id::PrincipalId;
 use crate::runtime::Stop;
+use crate::telemetry::access_line;
 use crate::wire::jsonrpc::RequestId;
 use crate::wire::mcp::Era;
 
@@ -130,7 +131,12 @@ impl Call {
                 Some(Event::Done(outcome)) => {
                     // A session's stream of changes has no id that an end could be said of.
                     if asker.id.is_some() {
-                        let rendered = asker.render(outcome);
+                        // A line is written whole; its client may still take back what is being read.
+                        let rendered = tokio::select! {
+                            biased;
+                            rendered = asker.whole(asker.render(outcome)) => rendered,
+                            () = std::future::poll_fn(|cx| stop.poll_stopped(cx)) => return,
+                        };
                         log_access(access, &asker.principal, asker.method, &rendered);
                         lines.say(rendered.parts, running.take_guards()).await;
                     }
@@ -155,7 +161,7 @@ pub(super) fn too_many() -> Refusal {
 /// Writes the access line of an answer.
 pub(super) fn log_access(access: AccessLog, principal: &PrincipalId, method: &str, rendered: &Rendered) {
     if access == AccessLog::On {
-        tracing::info!(principal = principal.as_str(), method, status = rendered.status.as_u16(), "request");
+        access_line(principal.as_str(), method, rendered.status.as_u16());
     }
 }
 

@@ -1,7 +1,7 @@
 """A scripted MCP server over stdio.
 
 Arguments: what it speaks (legacy, stateless), and the path of its JSON facts, read anew whenever they are needed:
-`tools` (names) and `batch` (how many calls of `together` are answered together, in random order). Beside the facts it
+`tools` (names, or whole definitions) and `batch` (how many calls of `together` are answered together, in random order). Beside the facts it
 writes `.pid`, its id at the end of a line, and `.log`, every line that it reads.
 """
 
@@ -111,7 +111,8 @@ for line in sys.stdin.buffer:
         result(request, '"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}},"ttlMs":0,"cacheScope":"public"')
     elif method == "tools/list":
         head = '"resultType":"complete","ttlMs":0,"cacheScope":"public",' if stateless else ""
-        tools = ",".join(f'{{"name":{json.dumps(name)},"inputSchema":{{"type":"object"}},"x":1.10}}' for name in facts()["tools"])
+        tool = lambda name: f'{{"name":{json.dumps(name)},"inputSchema":{{"type":"object"}},"x":1.10}}'
+        tools = ",".join(name if name.startswith('{"name":') else tool(name) for name in facts()["tools"])
         result(request, f'{head}"tools":[{tools}]')
     elif method == "tools/call":
         call(request, line, stateless)
