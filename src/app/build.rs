@@ -76,8 +76,8 @@ pub struct Bound {
     /// How many principals are granted each server.
     pub(super) granted: BTreeMap<UpstreamName, usize>,
     /// Looks at the files of the configuration, if it stands in any, and the signal that makes it look.
-    pub(super) reloader: Option<(Reloader, Signal)>,
-    pub(super) kept: Kept,
+    pub(super) reloader: Option<Box<(Reloader, Signal)>>,
+    pub(super) kept: Box<Kept>,
     pub(super) signals: (Signal, Signal),
     pub(super) tasks: Tasks,
     pub(super) drain: Drain,
@@ -94,7 +94,7 @@ impl App {
         let slots = Slots::new(settings.downstream.connections_max);
         let listeners = listen(&settings.downstream, &slots, &tasks)?;
         let admin_listeners = bind(&settings.admin, &Slots::new(ADMIN_CONNECTIONS))?;
-        let (granted, kept) = (grants(&settings.gateway), Kept::of(&settings));
+        let (granted, kept) = (grants(&settings.gateway), Box::new(Kept::of(&settings)));
         let signals = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
         let targets = Arc::new(TargetSet::new(&settings.gateway.servers, &tasks, &clock, base_env)?);
         let gateway = Gateway::new(settings.gateway, targets, &tasks, clock.clone())?;
@@ -126,8 +126,8 @@ impl Bound {
     pub fn follow(&mut self, inputs: Inputs) -> Result<(), AppError> {
         if inputs.path().is_some() {
             let (gateway, downstream) = (Arc::clone(&self.gateway), self.downstream.clone());
-            let reloader = Reloader::new(inputs, self.kept.clone(), gateway, downstream, self.tasks.clone());
-            self.reloader = Some((reloader, heard(SignalKind::hangup())?));
+            let reloader = Reloader::new(inputs, Kept::clone(&self.kept), gateway, downstream, self.tasks.clone());
+            self.reloader = Some(Box::new((reloader, heard(SignalKind::hangup())?)));
         }
         Ok(())
     }

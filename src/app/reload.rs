@@ -270,3 +270,7 @@ async fn heard(signal: &mut Option<Signal>) {
         *signal = None;
     }
 }
+
+#[cfg(test)]
+#[path = "reload_tests.rs"]
+mod tests;

@@ -58,7 +58,7 @@ impl Bound {
     /// Starts servers and listeners.
     pub fn start(&mut self) {
         self.gateway.targets().start(|name| self.granted.get(name).copied().unwrap_or(0), &self.ready);
-        if let Some((reloader, hangup)) = self.reloader.take() {
+        if let Some((reloader, hangup)) = self.reloader.take().map(|reloader| *reloader) {
             self.tasks.spawn("reload the configuration", reloader.run(Some(hangup)));
         }
         for listener in self.listeners.drain(..) {

@@ -112,7 +112,3 @@ fn principal(
     let parts: Vec<&str> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| format!(" ({})", parts.join(", ")))
 }
-
-#[cfg(test)]
-#[path = "diff_tests.rs"]
-mod tests;

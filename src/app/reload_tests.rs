@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-use super::Changes;
-use crate::gateway::GatewaySettings;
+use super::Kept;
+use crate::config::{Settings, load_text};
+use crate::gateway::{Changes, GatewaySettings};
 
-/// Reads a configuration as `config` does; the floor above, for tests alone, is the one maker of whole settings.
 fn settings(text: &str) -> GatewaySettings {
     let listen = "[listen]\nauth = \"keys\"\n";
-    let loaded =
-        crate::config::load_text(Path::new("test.toml"), &format!("{listen}{text}"), &|_| Some("canary".into()));
+    let loaded = load_text(Path::new("test.toml"), &format!("{listen}{text}"), &|_| Some("canary".into()));
     loaded.unwrap_or_else(|found| panic!("{found}")).settings.gateway
 }
 
@@ -66,4 +65,22 @@ fn keys_of_the_file_and_the_order_count() {
     let changes = Changes::between(&settings(&old), &settings(&new));
     assert_eq!(changes.keys, ["mcp.first_list_wait_secs", "the order of mcp.servers"]);
     assert_eq!(changes.servers.to_string(), "as before");
+}
+
+fn all(text: &str) -> Settings {
+    load_text(Path::new("test.toml"), text, &|_| None).unwrap_or_else(|found| panic!("{found}")).settings
+}
+
+/// [CFG-4] What is taken at the start alone is named as the file spells it.
+#[test]
+fn what_waits_for_the_next_start_is_named() {
+    let before = Kept::of(&all("[listen]\nauth = \"keys\"\n"));
+    assert!(before.differences(&before).is_empty());
+    let text = "[listen]\nauth = \"keys\"\nhttp = \"127.0.0.1:9\"\nadmin = \"127.0.0.1:8\"\nallowed_hosts = [\"h\"]\n\
+                allowed_origins = [\"https://o\"]\n[log]\nlevel = \"debug\"\n";
+    let named = before.differences(&Kept::of(&all(text)));
+    assert_eq!(
+        named,
+        ["listen.http", "listen.allowed_hosts", "listen.allowed_origins", "listen.admin and health", "log"]
+    );
 }
