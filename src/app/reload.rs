@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::signal::unix::Signal;
 use tokio::time::MissedTickBehavior;
 
+use crate::codes::Code;
 use crate::config::{self, Diagnostic, Inputs, Loaded, Settings};
 use crate::downstream::{Downstream, DownstreamSettings};
 use crate::gateway::{Auth, Changes, Gateway, GatewaySettings};
@@ -195,6 +196,7 @@ impl Reloader {
             && self.kept.downstream.addresses != new.downstream.addresses
         {
             tracing::error!(
+                code = Code::OpenDoor.id(),
                 "the new configuration is refused: auth = \"none\" is for its own addresses, and those are taken at the \
                  next start; the one before stays in force"
             );
@@ -216,7 +218,7 @@ impl Reloader {
         let next = match old.follow(&settings.servers, count) {
             Ok(next) => Arc::new(next),
             Err(err) => {
-                tracing::error!(%err, "the new configuration is refused; the one before stays in force");
+                tracing::error!(%err, code = Code::ServerUnusable.id(), "the new configuration is refused; the one before stays in force");
                 return;
             }
         };
@@ -255,11 +257,11 @@ impl Reloader {
 fn say(diagnostic: &Diagnostic, words: &str) {
     let (file, line) =
         diagnostic.place.as_ref().map_or_else(Default::default, |place| (place.path.display().to_string(), place.line));
-    let Diagnostic { key, message: why, help, .. } = diagnostic;
+    let (Diagnostic { key, message: why, help, .. }, code) = (diagnostic, diagnostic.code.id());
     let help = help.as_deref().unwrap_or_default();
     match diagnostic.severity {
-        config::Severity::Error => tracing::error!(file, line, key, why, help, "{words}"),
-        config::Severity::Warning => tracing::warn!(file, line, key, why, help, "{words}"),
+        config::Severity::Error => tracing::error!(file, line, key, why, code, help, "{words}"),
+        config::Severity::Warning => tracing::warn!(file, line, key, why, code, help, "{words}"),
     }
 }
 

@@ -151,7 +151,13 @@ async fn a_bad_file_changes_nothing_and_says_so() {
     // Not even by a signal: it is seen by itself.
     put(gateway.folder(), "portcullis.toml", &format!("\n\nnonsense = \"canary\"\n{good}"));
     let said = gateway.says("the new configuration is refused").await;
-    assert!(said.contains("portcullis.toml") && said.contains("\"line\":3") && said.contains("nonsense"), "{said}");
+    assert!(
+        said.contains("portcullis.toml")
+            && said.contains("\"line\":3")
+            && said.contains("nonsense")
+            && said.contains("P102"),
+        "{said}"
+    );
     assert!(!said.contains("canary"), "{said}");
     gateway.says("the configuration of before stays in force").await;
     assert!(client.call_with("up__a", "{}").await.is_result());
