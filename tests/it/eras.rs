@@ -190,7 +190,7 @@ async fn a_stdio_servers_annotated_argument_must_agree_with_its_header() {
             fields.extend(header.map(|value| ("Mcp-Param-Region", value.to_owned())));
             let members = format!(r#""name":"mirrored","arguments":{arguments}"#);
             let answer = client.post(&fields, &client.body("1", "tools/call", "", &members)).await;
-            (answer.status, answer.value()["error"]["code"].as_i64())
+            (answer.status, answer.text().contains(r#""code":-32020"#))
         };
         for (arguments, header) in [
             (r#"{"region":"eu"}"#, Some("eu")),
@@ -198,7 +198,7 @@ async fn a_stdio_servers_annotated_argument_must_agree_with_its_header() {
             (r#"{"region":null}"#, None),
             ("{}", None),
         ] {
-            assert_eq!(call(arguments, header).await, (200, None), "{server_era:?} {arguments} {header:?}");
+            assert_eq!(call(arguments, header).await, (200, false), "{server_era:?} {arguments} {header:?}");
         }
         let reached = child.calls().len();
         for (arguments, header) in [
@@ -207,7 +207,7 @@ async fn a_stdio_servers_annotated_argument_must_agree_with_its_header() {
             (r#"{"region":"eu"}"#, Some("=?base64?ZXU?=")),
             ("{}", Some("eu")),
         ] {
-            assert_eq!(call(arguments, header).await, (400, Some(-32020)), "{server_era:?} {arguments} {header:?}");
+            assert_eq!(call(arguments, header).await, (400, true), "{server_era:?} {arguments} {header:?}");
         }
         assert_eq!(child.calls().len(), reached, "a refused call reaches no server");
 
