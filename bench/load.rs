@@ -4,10 +4,12 @@
 //! (2025-11-25) or none (2026-07-28) before the measured span. Prints one JSON object: calls, seconds, rps, latencies in µs,
 //! errors, and the CPU seconds that the processes given with `--pid` (and their children) spent in the span.
 //!
-//! `load hold` opens sessions, says so, and holds them until its input ends.
+//! `load hold` opens sessions, says so, and holds them until its input ends. `load noise` is `call` that says when it runs,
+//! and runs until its input ends.
 #![expect(clippy::print_stdout, reason = "a program's own output")]
 #![expect(clippy::disallowed_methods, reason = "a program of its own, without the gateway's clock and task book")]
 
+use std::cell::Cell;
 use std::io::{self, Write as _};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -18,7 +20,7 @@ use tokio::task::LocalSet;
 
 type Failure = Box<dyn std::error::Error>;
 
-const USAGE: &str = "usage: load call|list|hold --url http://HOST:PORT/PATH [--key KEY] [--era legacy|stateless] [--tool NAME] \
+const USAGE: &str = "usage: load call|list|noise|hold --url http://HOST:PORT/PATH [--key KEY] [--era legacy|stateless] [--tool NAME] \
                      [--connections C] [--calls N | --seconds S] [--bytes-min N] [--events N] [--pid PID]…";
 
 #[derive(Clone)]
@@ -289,56 +291,99 @@ fn cpu(pids: &[u32]) -> f64 {
     Duration::from_nanos(total).as_secs_f64()
 }
 
+/// When a connection makes its last call.
+#[derive(Clone)]
+enum End {
+    After(u64),
+    At(Instant),
+    /// When the input has ended.
+    Told(Rc<Cell<bool>>),
+}
+
+impl End {
+    fn of(options: &Options) -> Result<Self, Failure> {
+        if options.verb == "noise" {
+            println!("running");
+            io::stdout().flush()?;
+            let ended = Rc::new(Cell::new(false));
+            let tell = Rc::clone(&ended);
+            tokio::task::spawn_local(async move {
+                drop(tokio::io::stdin().read_to_end(&mut Vec::new()).await);
+                tell.set(true);
+            });
+            return Ok(Self::Told(ended));
+        }
+        let after = options.calls.map(|calls| Self::After(calls / options.connections as u64));
+        Ok(after.unwrap_or_else(|| Self::At(Instant::now() + Duration::from_secs_f64(options.seconds))))
+    }
+
+    fn is_reached(&self, now: Instant, calls: u64) -> bool {
+        match self {
+            Self::After(share) => calls >= *share,
+            Self::At(end) => now >= *end,
+            Self::Told(ended) => ended.get(),
+        }
+    }
+}
+
+/// What one connection saw: latencies in nanoseconds, and failed calls.
+#[derive(Default)]
+struct Seen {
+    spent: Vec<u32>,
+    errors: u64,
+    first_error: Option<String>,
+}
+
+/// Makes calls, one after the other.
+async fn keep_calling(mut peer: Peer, mut number: u64, end: End) -> Seen {
+    let mut seen = Seen::default();
+    loop {
+        let began = Instant::now();
+        if end.is_reached(began, seen.spent.len() as u64 + seen.errors) {
+            return seen;
+        }
+        number += 1;
+        match peer.call(number).await {
+            Ok(()) => seen.spent.push(u32::try_from(began.elapsed().as_nanos()).unwrap_or(u32::MAX)),
+            Err(err) => {
+                seen.errors += 1;
+                seen.first_error.get_or_insert_with(|| err.to_string());
+                match Peer::open(Rc::clone(&peer.options)).await {
+                    Ok(new) => peer = new,
+                    Err(_) => return seen,
+                }
+            }
+        }
+    }
+}
+
 async fn measure(options: Rc<Options>) -> Result<(), Failure> {
     let mut peers = Vec::new();
     for _ in 0..options.connections {
         peers.push(Peer::open(Rc::clone(&options)).await?);
     }
-    // One call each before the clock runs: server-side sessions and connections are made.
-    for (index, peer) in peers.iter_mut().enumerate() {
-        peer.call(90_000_000 + index as u64).await?;
+    // One call each before the clock runs: server-side sessions and connections are made. Noise need not be exact.
+    if options.verb != "noise" {
+        for (index, peer) in peers.iter_mut().enumerate() {
+            peer.call(90_000_000 + index as u64).await?;
+        }
     }
     let before = cpu(&options.pids);
     let start = Instant::now();
-    let end = start + Duration::from_secs_f64(options.seconds);
-    let share = options.calls.map(|calls| calls / options.connections as u64);
-    let tasks: Vec<_> = peers
-        .into_iter()
-        .enumerate()
-        .map(|(index, mut peer)| {
-            tokio::task::spawn_local(async move {
-                let (mut spent, mut errors, mut first) = (Vec::<u32>::new(), 0_u64, None);
-                let mut number = index as u64 * 1_000_000;
-                loop {
-                    let began = Instant::now();
-                    if share.map_or(began >= end, |share| spent.len() as u64 + errors >= share) {
-                        return (spent, errors, first);
-                    }
-                    number += 1;
-                    match peer.call(number).await {
-                        Ok(()) => spent.push(u32::try_from(began.elapsed().as_nanos()).unwrap_or(u32::MAX)),
-                        Err(err) => {
-                            errors += 1;
-                            first.get_or_insert_with(|| err.to_string());
-                            match Peer::open(Rc::clone(&peer.options)).await {
-                                Ok(new) => peer = new,
-                                Err(_) => return (spent, errors, first),
-                            }
-                        }
-                    }
-                }
-            })
-        })
-        .collect();
-    let (mut spent, mut errors, mut first) = (Vec::new(), 0, None);
+    let end = End::of(&options)?;
+    let peers = peers.into_iter().zip(0_u64..);
+    let calling = peers.map(|(peer, index)| keep_calling(peer, index * 1_000_000, end.clone()));
+    let tasks: Vec<_> = calling.map(tokio::task::spawn_local).collect();
+    let mut all = Seen::default();
     for task in tasks {
-        let (mut more, failed, why) = task.await?;
-        spent.append(&mut more);
-        errors += failed;
-        first = first.or(why);
+        let mut seen = task.await?;
+        all.spent.append(&mut seen.spent);
+        all.errors += seen.errors;
+        all.first_error = all.first_error.or(seen.first_error);
     }
     let seconds = start.elapsed().as_secs_f64();
     let cpu = cpu(&options.pids) - before;
+    let Seen { mut spent, errors, first_error } = all;
     spent.sort_unstable();
     let at = |percent: usize| {
         let index = (spent.len() * percent / 100).min(spent.len().saturating_sub(1));
@@ -348,7 +393,7 @@ async fn measure(options: Rc<Options>) -> Result<(), Failure> {
         "{}",
         serde_json::json!({
             "calls": spent.len(), "seconds": seconds, "rps": spent.len() as f64 / seconds,
-            "p50_us": at(50), "p95_us": at(95), "p99_us": at(99), "errors": errors, "first_error": first,
+            "p50_us": at(50), "p95_us": at(95), "p99_us": at(99), "errors": errors, "first_error": first_error,
             "cpu_seconds": cpu,
         })
     );
@@ -373,7 +418,7 @@ fn main() -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
         match options.verb.as_str() {
-            "call" | "list" => measure(options).await,
+            "call" | "list" | "noise" => measure(options).await,
             "hold" => hold(options).await,
             _ => Err(USAGE.into()),
         }

@@ -73,6 +73,19 @@ impl Clock {
         }
     }
 
+    /// Returns the wall clock in milliseconds since 1970; a manual clock starts at 1970.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "this is the Clock")]
+    pub fn unix_millis(&self) -> u64 {
+        match &self.0 {
+            Kind::Real { .. } => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+            }
+            Kind::Manual { millis } => millis.load(Ordering::Relaxed),
+        }
+    }
+
     /// Moves a manual clock forward; does nothing to a real one.
     pub fn advance(&self, by: Duration) {
         if let Kind::Manual { millis } = &self.0 {

@@ -2,6 +2,7 @@
 //!
 //! Not for: tool names, whose rule lives in `catalog::name`. Invariant: a value of these types has passed its check.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -115,6 +116,12 @@ impl SessionId {
     /// Returns the text that goes into `Mcp-Session-Id`.
     #[must_use]
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for SessionId {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

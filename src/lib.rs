@@ -12,6 +12,7 @@
 //! The rooms stand in floor order; a room imports from floors below its own alone (ARCHITECTURE.md).
 
 pub mod clock;
+pub mod codes;
 pub mod id;
 pub mod seal;
 pub mod secret;

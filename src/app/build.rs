@@ -10,6 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admin::Admin;
 use crate::clock::Clock;
+use crate::codes::Code;
 use crate::config::Settings;
 use crate::downstream::{Downstream, DownstreamSettings};
 use crate::gateway::Gateway;
@@ -43,6 +44,19 @@ pub enum AppError {
     /// A server's settings cannot be used.
     #[error(transparent)]
     Server(#[from] SetError),
+}
+
+impl AppError {
+    /// Returns the code that a person can look up [OPS-2].
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Bind(..) | Self::Socket(..) => Code::Bind,
+            Self::Seal(_) | Self::Signal(_) => Code::Machine,
+            Self::Server(_) => Code::ServerUnusable,
+            Self::Tls(_) => Code::Unreadable,
+        }
+    }
 }
 
 /// The application before it runs.

@@ -3,8 +3,10 @@
 //! Not for: arguments or files.
 
 mod build;
+mod local;
 mod serve;
 mod stdio;
 
 pub use build::{App, AppError, Bound};
+pub use local::{Local, LocalError};
 pub use stdio::{Guest, GuestError, Piped};

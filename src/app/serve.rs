@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::Signal;
 
+use crate::codes::Code;
 use crate::gateway::Gateway;
 use crate::runtime::Tasks;
 use crate::upstream::Phase;
@@ -77,7 +78,7 @@ impl Bound {
                 let status = server.status();
                 let tools = status.tools.map_or(0, |tools| tools.len());
                 let state = match status.phase {
-                    Phase::Down(cause) => format!("down: {cause}"),
+                    Phase::Down(cause) => format!("down [{}]: {cause}", Code::ServerDown.id()),
                     Phase::Ready => format!("ready, {tools} tools"),
                     Phase::Starting => "starting".to_owned(),
                 };

@@ -13,6 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
+use crate::codes::Code;
 use crate::config::Settings;
 use crate::downstream::{Downstream, Parted, PipeClient, Terms};
 use crate::exchange::Endpoint;
@@ -111,6 +112,19 @@ impl Guest {
             return Err(GuestError::NotGranted(plain(server), principal.id.clone(), granted));
         }
         Err(GuestError::UnknownServer(plain(server), list(&mut servers)))
+    }
+}
+
+impl GuestError {
+    /// Returns the code that a person can look up [OPS-2].
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Ambiguous(_) | Self::Nobody | Self::UnknownPrincipal(..) => Code::UnknownPrincipal,
+            Self::NotGranted(..) => Code::NotGranted,
+            Self::ServerDisabled(..) => Code::Secret,
+            Self::UnknownServer(..) => Code::UnknownServer,
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::codes::Code;
 use crate::id::UpstreamName;
 use crate::wire::mcp::{HeaderParam, ToolDefinition};
 
@@ -66,7 +67,25 @@ pub struct Warning {
     /// Its original name.
     pub tool: String,
     /// Why.
-    pub why: String,
+    pub why: Why,
+}
+
+/// Why a tool was left out, or shown otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Why {
+    /// Its shown name is another tool's too: both are hidden [NAM-2].
+    Clash {
+        /// The name that both would have.
+        shown: String,
+        /// The other tools: server and original name.
+        with: Vec<(UpstreamName, String)>,
+    },
+    /// Listed more than once with different definitions: all are hidden [NAM-8].
+    Differs,
+    /// Its header annotations are invalid: it is hidden [R52].
+    Headers(String),
+    /// It has no `inputSchema`: it is shown with an empty object schema.
+    NoInputSchema,
 }
 
 impl Catalog {
@@ -93,7 +112,7 @@ impl Catalog {
             }
         }
         for name in &differing {
-            self.warn(&list.server, name, "listed more than once with different definitions: hidden [NAM-8]");
+            self.warn(&list.server, name, Why::Differs);
         }
         for tool in list.tools.iter() {
             if differing.contains(&*tool.name) || firsts.remove(&*tool.name).is_none() {
@@ -103,12 +122,12 @@ impl Catalog {
                 (Ok(params), HeaderRule::Check | HeaderRule::Ignore) => Arc::clone(params),
                 (Err(_), HeaderRule::Ignore) => Arc::default(),
                 (Err(why), HeaderRule::Check) => {
-                    self.warn(&list.server, &tool.name, why);
+                    self.warn(&list.server, &tool.name, Why::Headers(why.clone()));
                     continue;
                 }
             };
             if !tool.has_input_schema {
-                self.warn(&list.server, &tool.name, "has no inputSchema: shown with an empty object schema");
+                self.warn(&list.server, &tool.name, Why::NoInputSchema);
             }
             self.entries.push(Arc::new(Entry {
                 server: list.server.clone(),
@@ -131,14 +150,15 @@ impl Catalog {
             .partition(|entry| counts.get(&entry.shown).is_none_or(|count| *count == 1));
         self.entries = kept;
         let clashing: Vec<Arc<Entry>> = clashing;
-        for entry in clashing {
-            let why = format!("its shown name '{}' is another tool's too: both hidden [NAM-2]", entry.shown);
-            self.warn(&entry.server, &entry.original, &why);
+        for entry in &clashing {
+            let others = clashing.iter().filter(|other| other.shown == entry.shown && !Arc::ptr_eq(entry, other));
+            let with = others.map(|other| (other.server.clone(), other.original.to_string())).collect();
+            self.warn(&entry.server, &entry.original, Why::Clash { shown: entry.shown.to_string(), with });
         }
     }
 
-    fn warn(&mut self, server: &UpstreamName, tool: &str, why: &str) {
-        self.warnings.push(Warning { server: server.clone(), tool: tool.to_owned(), why: why.to_owned() });
+    fn warn(&mut self, server: &UpstreamName, tool: &str, why: Why) {
+        self.warnings.push(Warning { server: server.clone(), tool: tool.to_owned(), why });
     }
 }
 
@@ -149,6 +169,42 @@ fn equal(one: &ToolDefinition, two: &ToolDefinition) -> bool {
             (serde_json::from_slice::<Value>(&one.raw), serde_json::from_slice::<Value>(&two.raw)),
             (Ok(one), Ok(two)) if one == two
         )
+}
+
+impl Why {
+    /// Returns the code that a person can look up [OPS-2].
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Clash { .. } => Code::Clash,
+            Self::Differs => Code::Differs,
+            Self::Headers(_) => Code::HeaderAnnotation,
+            Self::NoInputSchema => Code::NoInputSchema,
+        }
+    }
+
+    /// Says whether the tool is hidden for it.
+    #[must_use]
+    pub const fn hides(&self) -> bool {
+        match self {
+            Self::Clash { .. } | Self::Differs | Self::Headers(_) => true,
+            Self::NoInputSchema => false,
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Clash { shown, with } => {
+                let with: Vec<_> = with.iter().map(|(server, tool)| format!("{tool:?} of server '{server}'")).collect();
+                write!(f, "its shown name '{shown}' is also that of {}: all are hidden [NAM-2]", with.join(", "))
+            }
+            Self::Differs => f.write_str("listed more than once with different definitions: hidden [NAM-8]"),
+            Self::Headers(why) => f.write_str(why),
+            Self::NoInputSchema => f.write_str("has no inputSchema: shown with an empty object schema"),
+        }
+    }
 }
 
 impl fmt::Display for Warning {
@@ -163,7 +219,7 @@ mod tests {
 
     use bytes::Bytes;
 
-    use super::{Catalog, HeaderRule, ServerTools};
+    use super::{Catalog, HeaderRule, ServerTools, Why};
     use crate::id::UpstreamName;
     use crate::wire::mcp::ToolDefinition;
 
@@ -198,8 +254,8 @@ mod tests {
             64,
         );
         assert_eq!(names(&catalog), ["a__same", "a__Same", "b__same"]);
-        assert_eq!(catalog.warnings.iter().filter(|warning| warning.why.contains("NAM-8")).count(), 1);
-        assert!(catalog.warnings.iter().all(|warning| warning.why.contains("NAM-8") == (warning.tool == "differs")));
+        assert_eq!(catalog.warnings.iter().filter(|warning| warning.why == Why::Differs).count(), 1);
+        assert!(catalog.warnings.iter().all(|warning| (warning.why == Why::Differs) == (warning.tool == "differs")));
     }
 
     /// [NAM-2, FC-NAM-03]
@@ -213,7 +269,14 @@ mod tests {
             64,
         );
         assert_eq!(names(&catalog), ["a_b__d"]);
-        assert_eq!(catalog.warnings.iter().filter(|warning| warning.why.contains("NAM-2")).count(), 2);
+        assert_eq!(
+            catalog
+                .warnings
+                .iter()
+                .filter(|warning| matches!(&warning.why, Why::Clash { with, .. } if with.len() == 1))
+                .count(),
+            2
+        );
     }
 
     /// [R52]

@@ -10,7 +10,7 @@ mod page;
 mod view;
 
 pub use mask::Mask;
-pub use merge::{Catalog, Entry, HeaderRule, ServerTools, Warning};
-pub use name::{full_name, shown_name};
+pub use merge::{Catalog, Entry, HeaderRule, ServerTools, Warning, Why};
+pub use name::{Change, change, full_name, shown_name};
 pub use page::Cursor;
 pub use view::{Page, Scope, Shape, View};

@@ -7,6 +7,34 @@ use crate::id::UpstreamName;
 /// `_` and eight hexadecimal digits.
 const HASH_ENDING: usize = 9;
 
+/// Why a name is not shown as `<server>__<original>` [NAM-7].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing follows the prefix.
+    Empty,
+    /// It looks as if it ended in a hash.
+    LooksHashed,
+    /// A character outside `A-Za-z0-9_-` became `_`.
+    Replaced,
+    /// It is longer than the budget.
+    TooLong,
+}
+
+/// Returns why a name must be changed, the first reason there is; `None` if it is shown as it is.
+#[must_use]
+pub fn change(server: &UpstreamName, original: &str, budget: usize) -> Option<Change> {
+    let length = server.as_str().len() + 2 + original.len();
+    if original.is_empty() {
+        Some(Change::Empty)
+    } else if !original.chars().all(is_plain) {
+        Some(Change::Replaced)
+    } else if length > budget {
+        Some(Change::TooLong)
+    } else {
+        looks_hashed(&full_name(server, original)).then_some(Change::LooksHashed)
+    }
+}
+
 /// Returns the shown name, at most `budget` bytes of `A-Za-z0-9_-`; a function of server and original alone.
 #[must_use]
 pub fn shown_name(server: &UpstreamName, original: &str, budget: usize) -> String {
@@ -14,8 +42,7 @@ pub fn shown_name(server: &UpstreamName, original: &str, budget: usize) -> Strin
     name.push_str("__");
     let prefix = name.len();
     name.extend(original.chars().map(|c| if is_plain(c) { c } else { '_' }));
-    let plain = !original.is_empty() && original.chars().all(is_plain);
-    if plain && name.len() <= budget && !looks_hashed(&name) {
+    if change(server, original, budget).is_none() {
         return name;
     }
     name.truncate(budget.saturating_sub(HASH_ENDING).max(prefix));
@@ -51,7 +78,7 @@ fn looks_hashed(name: &str) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::shown_name;
+    use super::{Change, change, shown_name};
     use crate::id::UpstreamName;
 
     fn shown(server: &str, original: &str) -> String {
@@ -74,6 +101,23 @@ mod tests {
             assert!(hash.len() == 8 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}");
         }
         assert_ne!(shown("a", "a.b"), shown("a", "a/b"));
+    }
+
+    /// [NAM-7]
+    #[test]
+    fn every_change_has_its_reason() {
+        let long = "t".repeat(62);
+        for (original, why) in [
+            ("b", None),
+            ("", Some(Change::Empty)),
+            ("a.b", Some(Change::Replaced)),
+            ("x_deadbeef", Some(Change::LooksHashed)),
+            (long.as_str(), Some(Change::TooLong)),
+        ] {
+            let server = UpstreamName::new("s").unwrap();
+            assert_eq!(change(&server, original, 64), why, "{original}");
+            assert_eq!(shown("s", original) == format!("s__{original}"), why.is_none(), "{original}");
+        }
     }
 
     proptest! {

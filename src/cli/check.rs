@@ -1,50 +1,79 @@
-//! `portcullis check`.
+//! `portcullis check`: every mistake at once; silence if there is none.
 
-use std::io::IsTerminal as _;
 use std::path::Path;
-use std::process::ExitCode;
 
-use crate::config::{self, Color, Diagnostic, Diagnostics, ExpectationResult};
+use serde_json::{Value, json};
+
+use crate::config::{self, Diagnostic, Diagnostics, ExpectationResult, Severity};
 
 use super::args::Check;
-use super::{CONFIG_INVALID, say};
+use super::output::{self, data, tell};
+use super::trouble::{Exit, Trouble};
 
-pub(super) fn run(check: &Check) -> ExitCode {
-    let good = if check.policy.is_empty() {
-        let loaded = config::load(&check.config, &config::process_env);
-        judge(&check.config, loaded.map(|loaded| (loaded.expectations, loaded.warnings)))
-    } else {
-        // Every file is checked, also after one that is wrong.
-        check.policy.iter().filter(|path| !judge(path, config::check_policy_file(path))).count() == 0
-    };
-    if good { ExitCode::SUCCESS } else { ExitCode::from(CONFIG_INVALID) }
-}
-
-/// Shows what came of one file; says whether it is good.
-fn judge(path: &Path, read: Result<(Vec<ExpectationResult>, Vec<Diagnostic>), Diagnostics>) -> bool {
-    let (expectations, warnings) = match read {
-        Ok(read) => read,
-        Err(found) => {
-            tell(&found);
-            return false;
+pub(super) fn run(check: &Check) -> Result<Exit, Trouble> {
+    if check.schema {
+        return data(format!("{:#}\n", config::schema()).as_bytes());
+    }
+    let read = |path: &Path| {
+        if check.policy.is_empty() {
+            config::load(path, &config::process_env).map(|loaded| (loaded.expectations, loaded.warnings))
+        } else {
+            config::check_policy_file(path)
         }
     };
-    tell(&warnings.into());
-    let failed = expectations.iter().filter(|expectation| !expectation.holds());
-    let failed: Vec<_> = failed.map(|expectation| expectation.diagnostic.clone()).collect();
-    if failed.is_empty() {
-        say(&format!("{}: ok, {} expectations met", path.display(), expectations.len()));
-        return true;
+    let paths = if check.policy.is_empty() { std::slice::from_ref(&check.config) } else { &check.policy };
+    // Every file is checked, also after one that is wrong.
+    let found: Vec<_> = paths.iter().map(|path| judge(path, read(path))).collect();
+    if check.json {
+        output::json(&found.iter().map(Found::json).collect())?;
+    } else {
+        found.iter().for_each(|found| tell(&found.diagnostics));
     }
-    tell(&failed.into());
-    false
+    Ok(if found.iter().all(|found| found.good) { Exit::Ok } else { Exit::ConfigInvalid })
 }
 
-/// Shows problems, one after the other.
-pub(super) fn tell(found: &Diagnostics) {
-    if found.0.is_empty() {
-        return;
+/// What came of one file.
+#[derive(Debug)]
+struct Found<'p> {
+    path: &'p Path,
+    good: bool,
+    /// How many expectations are met.
+    met: usize,
+    diagnostics: Diagnostics,
+}
+
+fn judge(path: &Path, read: Result<(Vec<ExpectationResult>, Vec<Diagnostic>), Diagnostics>) -> Found<'_> {
+    match read {
+        Err(diagnostics) => Found { path, good: false, met: 0, diagnostics },
+        Ok((expectations, mut diagnostics)) => {
+            let (met, failed): (Vec<_>, Vec<_>) = expectations.into_iter().partition(ExpectationResult::holds);
+            let (met, good) = (met.len(), failed.is_empty());
+            diagnostics.extend(failed.into_iter().map(|expectation| expectation.diagnostic));
+            Found { path, good, met, diagnostics: diagnostics.into() }
+        }
     }
-    let color = if std::io::stderr().is_terminal() { Color::Always } else { Color::Never };
-    say(&format!("{}\n", config::render(found, color)));
+}
+
+impl Found<'_> {
+    fn json(&self) -> Value {
+        let one = |found: &Diagnostic| {
+            let place = found.place.as_ref();
+            json!({
+                "code": found.code.id(),
+                "severity": match found.severity { Severity::Error => "error", Severity::Warning => "warning" },
+                "key": found.key,
+                "message": found.message,
+                "help": found.help,
+                "file": place.map(|place| place.path.display().to_string()),
+                "line": place.map(|place| place.line),
+                "column": place.map(|place| place.column),
+            })
+        };
+        json!({
+            "file": self.path.display().to_string(),
+            "ok": self.good,
+            "expectations_met": self.met,
+            "problems": self.diagnostics.0.iter().map(one).collect::<Vec<_>>(),
+        })
+    }
 }

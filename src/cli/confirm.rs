@@ -2,14 +2,14 @@
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
-use std::process::ExitCode;
 
+use crate::codes::Code;
 use crate::config::Diagnostics;
 use crate::secret::Secret;
 
 use super::args::Care;
-use super::check::tell;
-use super::{CONFIG_INVALID, FAILURE, say};
+use super::output::say;
+use super::trouble::{Exit, Trouble};
 
 /// The largest file of a client, in bytes.
 const FILE_MAX: u64 = 8 << 20;
@@ -26,20 +26,14 @@ pub(super) enum End {
 }
 
 impl End {
-    /// Says it, and returns the exit code.
-    pub(super) fn code(&self) -> ExitCode {
+    /// Turns it into how the process ends.
+    pub(super) fn exit(self) -> Result<Exit, Trouble> {
         match self {
-            Self::Config(found) => {
-                tell(found);
-                ExitCode::from(CONFIG_INVALID)
-            }
-            Self::Failed(words) => {
-                say(&format!("error: {words}"));
-                ExitCode::from(FAILURE)
-            }
+            Self::Config(found) => Err(found.into()),
+            Self::Failed(words) => Err(Trouble::new(Exit::Failure, Code::ClientFile, words)),
             Self::Nothing(words) => {
                 say(words);
-                ExitCode::SUCCESS
+                Ok(Exit::Ok)
             }
         }
     }

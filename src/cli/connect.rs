@@ -1,7 +1,6 @@
 //! `portcullis connect`: the client's own entries run the gateway, and run their servers again after `--undo` [OPS-11].
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use crate::clients::{self, Backup, Draft, Edit, Launch, Surroundings, Undone};
 use crate::config::{self, Loaded};
@@ -10,18 +9,19 @@ use crate::id::PrincipalId;
 
 use super::args;
 use super::confirm::{End, confirm, read};
-use super::say;
+use super::output::say;
+use super::trouble::{Exit, Trouble};
 
 /// The entry that is written where a client has no servers of its own: everything the principal may use.
 const ALL: &str = "portcullis";
 
-pub(super) fn run(args: &args::Connect) -> ExitCode {
+pub(super) fn run(args: &args::Connect) -> Result<Exit, Trouble> {
     let done = match args.file.clone().or_else(|| args.client.location(&config::process_env)) {
         None => Err(End::Failed("there is no home folder to look in: name the client's file with --file".to_owned())),
         Some(file) if args.undo => undo(args, &file),
         Some(file) => connect(args, &file),
     };
-    done.map_or_else(|end| end.code(), |()| ExitCode::SUCCESS)
+    done.map_or_else(End::exit, |()| Ok(Exit::Ok))
 }
 
 fn connect(args: &args::Connect, file: &Path) -> Result<(), End> {

@@ -3,23 +3,22 @@
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use crate::clients::{self, Grant, Import, Refused, SecretFile, Surroundings, Written};
 use crate::config::{self, Severity};
 use crate::upstream::ServerSettings;
 
 use super::args;
-use super::check::tell;
 use super::confirm::{End, confirm, read};
+use super::output::{data, say, tell};
 use super::trial::{Tried, trial};
-use super::{FAILURE, say};
+use super::trouble::{Exit, Trouble};
 
-pub(super) fn run(args: &args::Import) -> ExitCode {
-    import(args).unwrap_or_else(|end| end.code())
+pub(super) fn run(args: &args::Import) -> Result<Exit, Trouble> {
+    import(args).or_else(End::exit)
 }
 
-fn import(args: &args::Import) -> Result<ExitCode, End> {
+fn import(args: &args::Import) -> Result<Exit, End> {
     let text = read(&args.file)?.ok_or_else(|| End::Failed(format!("{} does not exist", args.file.display())))?;
     let before = read(&args.config)?;
     if before.is_some() {
@@ -48,22 +47,21 @@ fn import(args: &args::Import) -> Result<ExitCode, End> {
         .map_err(|err| End::Failed(format!("{}: {err}", args.config.display())))?;
     config::load_changed(&args.config, &written.text, &config::process_env).map_err(End::Config)?;
     if args.care.dry_run {
-        print(&written.text);
+        let _printed = data(written.text.as_bytes()).is_ok();
         return Err(End::Nothing("nothing was run or changed; the configuration above is what would be written"));
     }
     confirm("Run these commands once to try them?", args.care)?;
     let unreached = report(&trial(&settings)?);
     let broken = unreached + import.refused.len() + import.lost.len();
     if broken > 0 && !args.force {
-        say(&format!("{broken} problems: nothing is saved; --force saves all the same"));
-        return Ok(ExitCode::from(FAILURE));
+        return Err(End::Failed(format!("{broken} problems: nothing is saved; --force saves all the same")));
     }
     if import.drafts.is_empty() {
         return Err(End::Nothing("there is nothing to save"));
     }
     save(&args.config, before.is_some(), &written)?;
     after(args, &import, &grant);
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Ok)
 }
 
 /// The folder of a project whose file it is: `DIR/.mcp.json`, or a file in `DIR/.vscode` and the like.
@@ -219,11 +217,6 @@ fn after(args: &args::Import, import: &Import, grant: &Grant) {
             }
         }
     }
-}
-
-fn print(text: &str) {
-    // A closed stdout is no reason to fail.
-    let _printed = std::io::stdout().write_all(text.as_bytes()).is_ok();
 }
 
 #[cfg(test)]

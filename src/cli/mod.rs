@@ -1,48 +1,75 @@
-//! The command line: verbs, exit codes, and what a person reads [OPS-1].
+//! The command line: verbs, exit codes, and what a person reads [OPS-1, OPS-2].
 //!
-//! Not for: work. Data goes to stdout, talk to stderr.
+//! Not for: work. Invariants: data goes to stdout, talk to stderr; success says nothing of itself; whoever runs a command
+//! may read the configuration, so its answers may name what a client is never told.
 
 mod args;
+mod arguments;
+mod call;
 mod check;
 mod confirm;
 mod connect;
+mod explain;
 mod import;
+mod key;
+mod ls;
+mod names;
+mod open;
+mod output;
+mod remote;
 mod serve;
+mod spinner;
+mod status;
 mod stdio;
 mod trial;
+mod trouble;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
+
+use crate::codes::Code;
 
 use args::{Args, Verb};
-
-/// Something went wrong while running.
-const FAILURE: u8 = 1;
-/// What was asked for is not clear, or not there.
-const USAGE: u8 = 2;
-/// The configuration is refused.
-const CONFIG_INVALID: u8 = 3;
-/// It is there, but not for this principal.
-const DENIED: u8 = 5;
+use output::say;
+use trouble::{Exit, Trouble};
 
 /// Runs the command line of the process.
 #[must_use]
 pub fn run() -> ExitCode {
-    let args = Args::parse();
-    match args.verb {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(err) => return usage(&err).into(),
+    };
+    let exit = match args.verb {
+        Verb::Call(call) => call::run(&call),
         Verb::Check(check) => check::run(&check),
+        Verb::Completions(completions) => {
+            let mut script = Vec::new();
+            clap_complete::generate(completions.shell, &mut Args::command(), "portcullis", &mut script);
+            output::data(&script)
+        }
         Verb::Connect(connect) => connect::run(&connect),
         Verb::DemoServer(server) => serve::demo_server(&server),
+        Verb::Explain(explain) => explain::run(&explain),
         Verb::Import(import) => import::run(&import),
+        Verb::Key(key) => key::run(&key),
+        Verb::Ls(ls) => ls::run(&ls),
+        Verb::Names(names) => names::run(&names),
         Verb::Serve(serve) => serve::run(&serve),
+        Verb::Status(status) => status::run(&status),
         Verb::Stdio(stdio) => stdio::run(&stdio),
-    }
+    };
+    exit.unwrap_or_else(Trouble::told).into()
 }
 
-/// Says something to a person.
-fn say(text: &str) {
-    use std::io::Write as _;
-    // A closed stderr is no reason to fail.
-    let _said = writeln!(std::io::stderr(), "{text}").is_ok();
+/// Shows what clap has to say: help and version are data, a mistake is talk with a code.
+fn usage(err: &clap::Error) -> Exit {
+    // A closed pipe is no reason to fail.
+    let _printed = err.print().is_ok();
+    if err.use_stderr() {
+        say(&format!("more: portcullis explain {}", Code::Usage.id()));
+        return Exit::Usage;
+    }
+    Exit::Ok
 }

@@ -1,55 +1,40 @@
 //! `portcullis serve`, with its start block.
 
 use std::net::SocketAddr;
-use std::process::{ExitCode, Stdio};
+use std::process::Stdio;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::app::App;
 use crate::clock::Clock;
+use crate::codes::Code;
 use crate::config::{self, Loaded};
 use crate::demo::{self, DemoError};
 use crate::runtime::{self, Tasks};
 use crate::telemetry;
 
 use super::args::{DemoServer, Serve};
-use super::check::tell;
-use super::{CONFIG_INVALID, FAILURE, say};
+use super::open::block_on;
+use super::output::{say, tell};
+use super::trouble::{Exit, Trouble};
 
-pub(super) fn run(serve: &Serve) -> ExitCode {
-    let runtime = match runtime::build() {
-        Ok(runtime) => runtime,
-        Err(err) => return fail(&format!("no runtime: {err}")),
-    };
-    runtime.block_on(async {
+pub(super) fn run(serve: &Serve) -> Result<Exit, Trouble> {
+    block_on(async {
         if serve.demo {
-            return match start_demo().await {
-                Ok((loaded, _child)) => gateway(loaded, DEMO).await,
-                Err(err) => fail(&err.to_string()),
-            };
+            let (loaded, _child) = start_demo().await?;
+            return gateway(loaded, DEMO).await;
         }
-        match config::load(&serve.config, &config::process_env) {
-            Ok(loaded) => {
-                tell(&loaded.warnings.clone().into());
-                gateway(loaded, "").await
-            }
-            Err(found) => {
-                tell(&found);
-                ExitCode::from(CONFIG_INVALID)
-            }
-        }
+        let loaded = config::load(&serve.config, &config::process_env)?;
+        tell(&loaded.warnings.clone().into());
+        gateway(loaded, "").await
     })
 }
 
-async fn gateway(loaded: Loaded, next: &str) -> ExitCode {
-    if let Err(err) = telemetry::init(&loaded.settings.log) {
-        return fail(&format!("log: {err}"));
-    }
-    let mut bound = match App::build(loaded.settings, &config::base_env()) {
-        Ok(bound) => bound,
-        Err(err) => return fail(&err.to_string()),
-    };
+async fn gateway(loaded: Loaded, next: &str) -> Result<Exit, Trouble> {
+    telemetry::init(&loaded.settings.log)
+        .map_err(|err| Trouble::new(Exit::Failure, Code::Log, format!("the log cannot be started: {err}")))?;
+    let mut bound = App::build(loaded.settings, &config::base_env())?;
     let probe = |address: &SocketAddr| format!("http://{address}/readyz");
     let admin = bound.admin_addresses().iter().map(probe).collect::<Vec<_>>().join(", ");
     let mcp = bound.endpoints().join(", ");
@@ -62,14 +47,16 @@ async fn gateway(loaded: Loaded, next: &str) -> ExitCode {
         say(&format!("  server   {server}"));
     }
     say(next);
-    match bound.wait().await {
-        true => ExitCode::SUCCESS,
-        false => fail("stopped before everything had finished"),
+    let finished = bound.wait().await;
+    telemetry::flush();
+    match finished {
+        true => Ok(Exit::Ok),
+        false => Err(Trouble::new(Exit::Failure, Code::CutOff, "stopped before everything had finished")),
     }
 }
 
 /// Starts the demo's HTTP server as a child of this binary; it ends when its stdin does, so with this process.
-async fn start_demo() -> Result<(Loaded, Child), DemoError> {
+pub(super) async fn start_demo() -> Result<(Loaded, Child), DemoError> {
     let program = std::env::current_exe()?;
     let mut child = Command::new(&program)
         .args(["demo-server", "--http", "127.0.0.1:0"])
@@ -82,23 +69,16 @@ async fn start_demo() -> Result<(Loaded, Child), DemoError> {
     Ok((demo::settings(&program, &url)?, child))
 }
 
-pub(super) fn demo_server(server: &DemoServer) -> ExitCode {
-    let runtime = match runtime::build() {
-        Ok(runtime) => runtime,
-        Err(err) => return fail(&format!("no runtime: {err}")),
-    };
+pub(super) fn demo_server(server: &DemoServer) -> Result<Exit, Trouble> {
+    let failed = |err: std::io::Error| Trouble::new(Exit::Failure, Code::Demo, format!("the demo's server: {err}"));
+    let runtime = runtime::build().map_err(failed)?;
     let served = match server.http {
         Some(address) => runtime.block_on(demo::serve_http(address, Clock::real(), Tasks::new())),
         None => runtime.block_on(demo::serve_stdio(Clock::real())),
     };
     // A read of stdin cannot be cancelled, so the runtime is not waited for.
     runtime.shutdown_background();
-    served.map_or_else(|err| fail(&err.to_string()), |()| ExitCode::SUCCESS)
-}
-
-pub(super) fn fail(words: &str) -> ExitCode {
-    say(&format!("error: {words}"));
-    ExitCode::from(FAILURE)
+    served.map(|()| Exit::Ok).map_err(failed)
 }
 
 /// What to try next, for `serve --demo`.

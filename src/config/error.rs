@@ -9,6 +9,8 @@ use std::path::PathBuf;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
+use crate::codes::Code;
+
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
@@ -48,6 +50,8 @@ pub struct Place {
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
+    /// Its stable code, for `portcullis explain`.
+    pub code: Code,
     /// The path of the key, as `mcp.servers[0].url`; empty if it is about the whole file.
     pub key: String,
     /// What is wrong.
@@ -89,7 +93,7 @@ impl Diagnostic {
             Severity::Warning => Level::WARNING,
         };
         let title = if self.key.is_empty() { self.message.clone() } else { format!("{}: {}", self.key, self.message) };
-        let mut group = Group::with_title(level.primary_title(title));
+        let mut group = Group::with_title(level.primary_title(title).id(self.code.id()));
         if let Some(place) = &self.place {
             let mark = AnnotationKind::Primary.span(place.marked.clone());
             let snippet = Snippet::source(place.shown.as_str()).line_start(place.line).annotation(mark);
@@ -129,7 +133,9 @@ impl Place {
 impl Diagnostics {
     /// Makes a list of one problem that has no place.
     pub(super) fn whole(message: String) -> Self {
-        Self(vec![Diagnostic { severity: Severity::Error, key: String::new(), message, help: None, place: None }])
+        let (severity, code) = (Severity::Error, Code::Unreadable);
+        let help = Some(code.page().fix.to_owned());
+        Self(vec![Diagnostic { severity, code, key: String::new(), message, help, place: None }])
     }
 }
 

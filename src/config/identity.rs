@@ -1,7 +1,8 @@
 //! `[mcp_bundles]`, `[principals]`, and who may come in.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use crate::codes::Code;
 use crate::downstream::DownstreamSettings;
 use crate::gateway::{Auth, PrincipalSettings};
 use crate::id::{PrincipalId, UpstreamName};
@@ -9,40 +10,37 @@ use crate::identity::{ApiKeyHash, KeyRing};
 
 use super::keys;
 use super::listener::AuthKey;
+use super::places::{BundlePlace, Connection, PrincipalPlace, ServerPlace, ServerUse, Spot};
 use super::policy::Policies;
 use super::reader::{Table, nearest};
-use super::upstream::Known;
+use super::upstream::{Known, Servers};
 
 /// The principal that every caller is where nobody is asked.
 const LOCAL: &str = "local";
-
-/// One bundle.
-#[derive(Debug, Default)]
-pub(super) struct Bundle {
-    servers: BTreeSet<UpstreamName>,
-    exclude: BTreeSet<UpstreamName>,
-}
 
 /// All principals.
 #[derive(Debug, Default)]
 pub(super) struct Principals<'a> {
     pub(super) list: Vec<PrincipalSettings>,
+    /// Where each stands.
+    pub(super) places: Vec<PrincipalPlace>,
     pub(super) keys: KeyRing,
     /// Those without a key.
     keyless: Vec<(&'a str, Table<'a>)>,
 }
 
 /// Reads `[mcp_bundles]`.
-pub(super) fn bundles(table: Option<&Table<'_>>, known: &Known) -> BTreeMap<String, Bundle> {
+pub(super) fn bundles(table: Option<&Table<'_>>, known: &Known) -> BTreeMap<String, BundlePlace> {
     let mut bundles = BTreeMap::new();
     for (name, table) in table.iter().flat_map(|table| table.tables()) {
         table.keys(keys::BUNDLE, &[]);
-        let mut bundle = Bundle::default();
+        let (servers, exclude) = (Vec::new(), Vec::new());
+        let mut bundle = BundlePlace { name: name.to_owned(), at: table.spot(), servers, exclude };
         for (text, item) in table.get("servers").and_then(|value| value.texts()).unwrap_or_default() {
             if let Some(server) = known.find(text) {
-                bundle.servers.insert(server.clone());
+                bundle.servers.push((server.to_string(), item.spot()));
             } else if !known.has(text) {
-                item.warn(
+                item.grants_nothing(
                     format!("there is no server '{}': this grants nothing", text.escape_debug()),
                     known.hint(text),
                 );
@@ -50,10 +48,11 @@ pub(super) fn bundles(table: Option<&Table<'_>>, known: &Known) -> BTreeMap<Stri
         }
         for (text, item) in table.get("exclude").and_then(|value| value.texts()).unwrap_or_default() {
             if let Some(server) = known.find(text) {
-                bundle.exclude.insert(server.clone());
+                bundle.exclude.push((server.to_string(), item.spot()));
             } else if !known.has(text) {
                 let help = known.hint(text).unwrap_or_else(|| "name a server of [[mcp.servers]]".to_owned());
-                item.error_help(format!("there is no server '{}'", text.escape_debug()), help);
+                let words = format!("there is no server '{}'", text.escape_debug());
+                item.error_of(Code::ProtectsNothing, words, Some(help));
             }
         }
         bundles.insert(name.to_owned(), bundle);
@@ -64,20 +63,33 @@ pub(super) fn bundles(table: Option<&Table<'_>>, known: &Known) -> BTreeMap<Stri
 /// Reads `[principals]`.
 pub(super) fn principals<'a>(
     table: Option<&Table<'a>>,
-    bundles: &BTreeMap<String, Bundle>,
-    usable: &BTreeSet<UpstreamName>,
+    bundles: &BTreeMap<String, BundlePlace>,
+    servers: &Servers,
     policies: &mut Policies<'_>,
 ) -> Principals<'a> {
     let mut principals = Principals::default();
     for (name, table) in table.iter().flat_map(|table| table.tables()) {
         table.keys(keys::PRINCIPAL, keys::PRINCIPAL_LATER);
-        let granted = granted(&table, bundles, usable);
-        let profile = table.get("policy").and_then(|value| Some(policies.find(value.filled()?, &value)));
+        let policy = table.get("policy").and_then(|value| Some(policies.find(value.filled()?, &value)));
         let id = PrincipalId::new(name);
-        if !api_keys(&table, &id, &mut principals.keys) {
+        let keys = api_keys(&table, &id, &mut principals.keys);
+        let bundles_named = named_bundles(&table, bundles);
+        let connections = connections(&bundles_named, &table.key_spot("mcp_bundles"), bundles, servers);
+        let place = PrincipalPlace {
+            id: id.clone(),
+            at: table.spot(),
+            bundles: bundles_named,
+            connections,
+            policy: policy.as_ref().and_then(|policy| policy.place.clone()),
+            keys,
+        };
+        let granted = place.connections.iter().filter(|(_, connection)| connection.is_granted());
+        let granted = granted.map(|(server, _)| server.clone()).collect();
+        if keys == 0 {
             principals.keyless.push((name, table));
         }
-        principals.list.push(PrincipalSettings { id, granted, profile });
+        principals.list.push(PrincipalSettings { id, granted, profile: policy.map(|policy| policy.profile) });
+        principals.places.push(place);
     }
     principals
 }
@@ -97,7 +109,7 @@ pub(super) fn auth(
         AuthKey::Absent => {
             let help = "add auth = \"keys\", or on a loopback listener auth = \"none\", to [listen]";
             let message = "auth may be left out only where 'local' is the sole principal";
-            listen.unwrap_or(root).error_help(message, help);
+            listen.unwrap_or(root).error_of(Code::OpenDoor, message, help);
             return Auth::Keys;
         }
         AuthKey::Wrong => return Auth::Keys,
@@ -121,8 +133,8 @@ fn nobody_is_asked(key: &AuthKey<'_>, place: &Table<'_>, principals: &Principals
         let message = format!("without authentication the gateway listens on loopback alone, not on {address}");
         let help = "use auth = \"keys\", or listen on 127.0.0.1";
         match key {
-            AuthKey::Given(_, value) => value.error_help(message, help),
-            AuthKey::Absent | AuthKey::Wrong => place.error_help(message, help),
+            AuthKey::Given(_, value) => value.error_of(Code::OpenDoor, message, Some(help.to_owned())),
+            AuthKey::Absent | AuthKey::Wrong => place.error_of(Code::OpenDoor, message, help),
         }
     }
     let AuthKey::Given(_, value) = key else { return };
@@ -142,36 +154,63 @@ fn nobody_is_asked(key: &AuthKey<'_>, place: &Table<'_>, principals: &Principals
     }
 }
 
-/// The union of the bundles' servers less the union of their excludes, as far as they can be used [CFG-1].
-///
-/// An unknown bundle may be any bundle misspelt, also one that excludes: so it excludes what any bundle does [CFG-2].
-fn granted(
-    table: &Table<'_>,
-    bundles: &BTreeMap<String, Bundle>,
-    usable: &BTreeSet<UpstreamName>,
-) -> BTreeSet<UpstreamName> {
-    let (mut servers, mut exclude) = (BTreeSet::new(), BTreeSet::new());
+/// Reads `mcp_bundles`; notes names that are not defined.
+fn named_bundles(table: &Table<'_>, bundles: &BTreeMap<String, BundlePlace>) -> Vec<(String, Spot)> {
+    let mut named = Vec::new();
     for (text, item) in table.get("mcp_bundles").and_then(|value| value.texts()).unwrap_or_default() {
-        if let Some(bundle) = bundles.get(text) {
-            servers.extend(&bundle.servers);
-            exclude.extend(&bundle.exclude);
-        } else {
+        if !bundles.contains_key(text) {
             let names: Vec<_> = bundles.keys().map(String::as_str).collect();
             let help = nearest(text, &names).map(|near| format!("did you mean '{near}'?"));
-            item.warn(format!("there is no bundle '{}': this grants nothing", text.escape_debug()), help);
-            exclude.extend(bundles.values().flat_map(|bundle| &bundle.exclude));
+            item.grants_nothing(format!("there is no bundle '{}': this grants nothing", text.escape_debug()), help);
         }
+        named.push((text.to_owned(), item.spot()));
     }
-    let granted = servers.into_iter().filter(|server| !exclude.contains(server) && usable.contains(server));
-    granted.cloned().collect()
+    named
 }
 
-/// Reads `api_keys`; says whether there is one.
-fn api_keys(table: &Table<'_>, id: &PrincipalId, ring: &mut KeyRing) -> bool {
+/// How a principal stands to every server: granted is the union of its bundles' servers less the union of their excludes,
+/// as far as they can be used [CFG-1].
+///
+/// An unknown bundle may be any bundle misspelt, also one that excludes: so it excludes what any bundle does [CFG-2].
+fn connections(
+    named: &[(String, Spot)],
+    missing: &Spot,
+    bundles: &BTreeMap<String, BundlePlace>,
+    servers: &Servers,
+) -> BTreeMap<UpstreamName, Connection> {
+    let find = |list: &[(String, Spot)], server: &UpstreamName| {
+        list.iter().find(|(name, _)| name == server.as_str()).map(|(_, at)| at.clone())
+    };
+    let connection = |server: &ServerPlace| {
+        let mut granted = None;
+        for (bundle, at) in named {
+            let Some(place) = bundles.get(bundle) else {
+                if bundles.values().any(|bundle| find(&bundle.exclude, &server.name).is_some()) {
+                    return Connection::ExcludedByUnknown { bundle: bundle.clone(), at: at.clone() };
+                }
+                continue;
+            };
+            if let Some(at) = find(&place.exclude, &server.name) {
+                return Connection::Excluded { bundle: bundle.clone(), at };
+            }
+            let found = find(&place.servers, &server.name);
+            granted = granted.or_else(|| found.map(|at| Connection::Granted { bundle: bundle.clone(), at }));
+        }
+        match granted {
+            None => Connection::Missing { at: missing.clone() },
+            Some(granted) if server.usage == ServerUse::Usable => granted,
+            Some(_) => Connection::Unusable,
+        }
+    };
+    servers.places.iter().map(|server| (server.name.clone(), connection(server))).collect()
+}
+
+/// Reads `api_keys`; says how many there are.
+fn api_keys(table: &Table<'_>, id: &PrincipalId, ring: &mut KeyRing) -> usize {
     let list = table.get("api_keys").and_then(|value| value.list()).unwrap_or_default();
     for entry in &list {
         let Some(table) = entry.table() else { continue };
-        table.keys(&["sha256"], &[]);
+        table.keys(keys::API_KEY, &[]);
         let Some(value) = table.get("sha256") else {
             table.error("a key needs sha256");
             continue;
@@ -187,5 +226,5 @@ fn api_keys(table: &Table<'_>, id: &PrincipalId, ring: &mut KeyRing) -> bool {
             None => {}
         }
     }
-    !list.is_empty()
+    list.len()
 }

@@ -62,6 +62,8 @@ pub(super) const PRINCIPAL: &[&str] = &["api_keys", "mcp_bundles", "policy"];
 pub(super) const PRINCIPAL_LATER: &[&str] =
     &["autonomy", "claims", "external", "interactive", "scopes", "self_start_gap_secs", "trust_task_id"];
 
+pub(super) const API_KEY: &[&str] = &["sha256"];
+
 pub(super) const POLICY: &[&str] =
     &["allowed_tools", "auto_admit_mcp_tools", "deny_all_tools", "excluded_tools", "expect"];
 pub(super) const POLICY_LATER: &[&str] = &[
@@ -127,3 +129,22 @@ pub(super) const LIMITS: &[&str] = &[
 pub(super) const LIMITS_LATER: &[&str] = &["concurrency", "rates"];
 
 pub(super) const LOG: &[&str] = &["access", "format", "level"];
+
+/// The tables that a key could have been meant for, and their heads.
+const TABLES: &[(&str, &[&str])] = &[
+    ("[listen]", LISTEN),
+    ("[mcp]", MCP),
+    ("[[mcp.servers]]", SERVER),
+    ("[mcp_bundles.NAME]", BUNDLE),
+    ("[principals.NAME]", PRINCIPAL),
+    ("[policies.NAME]", POLICY),
+    ("[limits]", LIMITS),
+    ("[log]", LOG),
+];
+
+/// Finds the table that has a key; `None` if no table has it, or more than one.
+pub(super) fn home_of(key: &str) -> Option<&'static str> {
+    let mut homes = TABLES.iter().filter(|(_, keys)| keys.contains(&key)).map(|(head, _)| *head);
+    let first = homes.next()?;
+    homes.next().is_none().then_some(first)
+}

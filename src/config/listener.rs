@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::Uri;
 
+use crate::codes::Code;
 use crate::downstream::{AccessLog, DownstreamSettings};
 use crate::gateway::Auth;
 use crate::net::TlsFiles;
@@ -76,7 +77,7 @@ pub(super) fn auth<'a>(table: Option<&Table<'a>>) -> AuthKey<'a> {
     let Some(words) = value.one_or_more() else { return AuthKey::Wrong };
     let later = |word: &str| matches!(word, "jwt" | "mtls");
     for (word, item) in words.iter().filter(|(word, _)| later(word)) {
-        item.error(format!("\"{word}\" is not supported in this version"));
+        item.error_of(Code::Later, format!("\"{word}\" is not supported in this version"), None);
     }
     match words.as_slice() {
         [] => {
@@ -88,7 +89,7 @@ pub(super) fn auth<'a>(table: Option<&Table<'a>>) -> AuthKey<'a> {
             .choice(&[("keys", Auth::Keys), ("none", Auth::None)])
             .map_or(AuthKey::Wrong, |auth| AuthKey::Given(auth, value.clone())),
         _ => {
-            value.error("several ways at once are not supported in this version");
+            value.error_of(Code::Later, "several ways at once are not supported in this version", None);
             AuthKey::Wrong
         }
     }

@@ -1,12 +1,12 @@
 //! Reads the file and those beside it, all problems at once.
 
-use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::Path;
 
 use toml::de::DeTable;
 
+use crate::codes::Code;
 use crate::downstream::DownstreamSettings;
 use crate::gateway::GatewaySettings;
 use crate::id::UpstreamName;
@@ -15,6 +15,7 @@ use crate::telemetry::LogSettings;
 use super::error::{Diagnostic, Diagnostics, Report, Severity};
 use super::expand::Expander;
 use super::mask::Masks;
+use super::places::Places;
 use super::policy::{ExpectationResult, Policies};
 use super::reader::{Source, Table};
 use super::{identity, keys, listener, upstream};
@@ -46,6 +47,8 @@ pub struct Loaded {
     pub warnings: Vec<Diagnostic>,
     /// What became of the policies' expectations; only `check` minds.
     pub expectations: Vec<ExpectationResult>,
+    /// Where everything that decides stands.
+    pub places: Places,
 }
 
 /// Whether policy files beside the file count.
@@ -87,11 +90,14 @@ fn read(path: &Path, text: &str, beside: Beside, env: &dyn Fn(&str) -> Option<St
     let report = Report::default();
     let read = parse(path, text, &report, |root| settings(&root, beside, &Expander { env, base }));
     let warnings = report.finish()?;
-    let Some((settings, expectations)) = read else { return Err(Diagnostics(warnings)) };
-    Ok(Loaded { settings, warnings, expectations })
+    let Some((settings, expectations, places)) = read else { return Err(Diagnostics(warnings)) };
+    Ok(Loaded { settings, warnings, expectations, places })
 }
 
-fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> (Settings, Vec<ExpectationResult>) {
+/// What one file comes to.
+type Read = (Settings, Vec<ExpectationResult>, Places);
+
+fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> Read {
     root.keys(keys::ROOT, keys::ROOT_LATER);
     let listen = root.table("listen");
     let mut downstream = DownstreamSettings::default();
@@ -110,12 +116,17 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> (Setti
     let folder = (beside == Beside::Read).then(|| expander.base.join("policies"));
     let mut policies = Policies::new(root.table("policies").as_ref(), &servers.known, mcp.empty_allow, folder);
     let bundles = identity::bundles(root.table("mcp_bundles").as_ref(), &servers.known);
-    let usable: BTreeSet<_> = servers.usable.iter().map(|server| server.name.clone()).collect();
-    let principals = identity::principals(root.table("principals").as_ref(), &bundles, &usable, &mut policies);
+    let principals = identity::principals(root.table("principals").as_ref(), &bundles, &servers, &mut policies);
     let key = listener::auth(listen.as_ref());
     let auth = identity::auth(&key, listen.as_ref(), root, &principals, &downstream);
 
     let expectations = policies.expectations;
+    let places = Places {
+        servers: servers.places,
+        bundles: bundles.into_values().collect(),
+        principals: principals.places,
+        name_budget: mcp_table.and_then(|table| table.get("name_budget")).map(|value| value.spot()),
+    };
     let gateway = GatewaySettings {
         auth,
         keys: principals.keys,
@@ -125,7 +136,7 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> (Setti
         first_list_wait: mcp.first_list_wait.unwrap_or(GatewaySettings::FIRST_LIST_WAIT),
         list_page_bytes: GatewaySettings::LIST_PAGE_BYTES,
     };
-    (Settings { gateway, downstream, admin, log, disabled: servers.disabled }, expectations)
+    (Settings { gateway, downstream, admin, log, disabled: servers.disabled }, expectations, places)
 }
 
 /// Parses a text and hands its root to `read`; a syntax error is noted.
@@ -139,7 +150,8 @@ pub(super) fn parse<T>(path: &Path, text: &str, report: &Report, read: impl FnOn
         Err(error) => {
             let source = Source { path, text, masks: Masks::default(), report };
             let span = error.span().unwrap_or(text.len()..text.len());
-            report.fatal(source.diagnostic(Severity::Error, "", &span, error.message().to_owned()));
+            let diagnostic = source.diagnostic(Severity::Error, "", &span, error.message().to_owned());
+            report.fatal(Diagnostic { code: Code::Syntax, ..diagnostic });
             None
         }
     }

@@ -10,8 +10,10 @@ mod keys;
 mod listener;
 mod load;
 mod mask;
+mod places;
 mod policy;
 mod reader;
+mod schema;
 mod upstream;
 
 #[cfg(test)]
@@ -21,7 +23,10 @@ mod tls_tests;
 
 pub use error::{Color, Diagnostic, Diagnostics, Place, Severity, render};
 pub use load::{Loaded, Settings, load, load_changed, load_text};
+pub use places::{BundlePlace, Connection, Places, PolicyPlace, PrincipalPlace, ServerPlace, ServerUse, Spot};
 pub use policy::{ExpectationResult, check_policy_file};
+pub use reader::nearest;
+pub use schema::schema;
 
 /// Reads the environment of the process, for `${env:NAME}`.
 #[must_use]

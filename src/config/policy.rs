@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::codes::Code;
 use crate::id::UpstreamName;
 use crate::policy::{Action, Decision, EmptyAllow, Pattern, Profile, Subject};
 
 use super::error::{Diagnostic, Diagnostics, Report, Severity};
 use super::keys;
 use super::load::{parse, read_text};
+use super::places::PolicyPlace;
 use super::reader::{Table, Value};
 use super::upstream::Known;
 
@@ -28,6 +30,13 @@ pub struct ExpectationResult {
     pub diagnostic: Diagnostic,
 }
 
+/// A policy, and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Policy {
+    pub(super) profile: Arc<Profile>,
+    pub(super) place: Option<Arc<PolicyPlace>>,
+}
+
 /// The policies that were read, by name.
 #[derive(Debug)]
 pub(super) struct Policies<'a> {
@@ -35,7 +44,7 @@ pub(super) struct Policies<'a> {
     empty_allow: EmptyAllow,
     /// Where others may stand; `None`: nowhere.
     folder: Option<PathBuf>,
-    read: BTreeMap<String, Option<Arc<Profile>>>,
+    read: BTreeMap<String, Option<Policy>>,
     pub(super) expectations: Vec<ExpectationResult>,
 }
 
@@ -63,7 +72,8 @@ impl<'a> Policies<'a> {
         for (name, value) in table.iter().flat_map(|table| table.entries()) {
             let profile = value.table().map(|table| policies.policy(name, &table));
             if let (Some(path), Some(table)) = (policies.path(name), table) {
-                table.key_error(name, format!("this policy is defined here and in {}", path.display()));
+                let words = format!("this policy is defined here and in {}", path.display());
+                table.key_error_of(Code::PolicyMissing, name, words);
             }
             policies.read.insert(name.to_owned(), profile);
         }
@@ -71,12 +81,13 @@ impl<'a> Policies<'a> {
     }
 
     /// Finds the policy that a principal names. If there is none, that is an error, and the principal would have nothing.
-    pub(super) fn find(&mut self, name: &str, value: &Value<'_>) -> Arc<Profile> {
+    pub(super) fn find(&mut self, name: &str, value: &Value<'_>) -> Policy {
         if !self.read.contains_key(name) {
             let profile = self.file(name, value);
             self.read.insert(name.to_owned(), profile);
         }
-        self.read.get(name).cloned().flatten().unwrap_or_else(|| Arc::new(Profile::deny_all()))
+        let nothing = || Policy { profile: Arc::new(Profile::deny_all()), place: None };
+        self.read.get(name).cloned().flatten().unwrap_or_else(nothing)
     }
 
     /// Finds the file of a policy.
@@ -85,29 +96,29 @@ impl<'a> Policies<'a> {
         path.symlink_metadata().is_ok().then_some(path)
     }
 
-    fn file(&mut self, name: &str, value: &Value<'_>) -> Option<Arc<Profile>> {
+    fn file(&mut self, name: &str, value: &Value<'_>) -> Option<Policy> {
         let Some(path) = self.path(name) else {
             let names: Vec<_> = self.read.keys().map(String::as_str).collect();
             let near = super::reader::nearest(name, &names).map(|near| format!("did you mean '{near}'?"));
             let help = near
                 .unwrap_or_else(|| format!("add [policies.{name}], or the file policies/{name}.toml beside this one"));
-            value.error_help("there is no such policy", help);
+            value.error_of(Code::PolicyMissing, "there is no such policy", Some(help));
             return None;
         };
         let text = match read_text(&path) {
             Ok(text) => text,
             Err(why) => {
-                value.error(format!("policy file {} {why}", path.display()));
+                value.error_of(Code::PolicyMissing, format!("policy file {} {why}", path.display()), None);
                 return None;
             }
         };
         parse(&path, &text, value.report(), |root| self.policy(name, &root))
     }
 
-    fn policy(&mut self, name: &str, table: &Table<'_>) -> Arc<Profile> {
-        let profile = Arc::new(profile(table, Some(self.known), self.empty_allow));
+    fn policy(&mut self, name: &str, table: &Table<'_>) -> Policy {
+        let (profile, place) = profile(name, table, Some(self.known), self.empty_allow);
         self.expectations.extend(expectations(name, table, &profile, Some(self.known)));
-        profile
+        Policy { profile: Arc::new(profile), place: Some(Arc::new(place)) }
     }
 }
 
@@ -119,30 +130,45 @@ pub fn check_policy_file(path: &Path) -> Result<(Vec<ExpectationResult>, Vec<Dia
     let text = read_text(path).map_err(|why| Diagnostics::whole(format!("policy file {} {why}", path.display())))?;
     let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let report = Report::default();
-    let results =
-        parse(path, &text, &report, |root| expectations(&name, &root, &profile(&root, None, EmptyAllow::All), None));
+    let results = parse(path, &text, &report, |root| {
+        let (profile, _) = profile(&name, &root, None, EmptyAllow::All);
+        expectations(&name, &root, &profile, None)
+    });
     Ok((results.unwrap_or_default(), report.finish()?))
 }
 
-fn profile(table: &Table<'_>, known: Option<&Known>, empty_allow: EmptyAllow) -> Profile {
+/// Reads one policy. The places of patterns stand in the order of the patterns.
+fn profile(name: &str, table: &Table<'_>, known: Option<&Known>, empty_allow: EmptyAllow) -> (Profile, PolicyPlace) {
     table.keys(keys::POLICY, keys::POLICY_LATER);
     let list = |key: &str| table.get(key).and_then(|value| Some((value.texts()?, value)));
+    let mut place = PolicyPlace {
+        name: name.to_owned(),
+        at: table.spot(),
+        allowed: table.key_spot("allowed_tools"),
+        allowed_tools: Vec::new(),
+        excluded_tools: Vec::new(),
+        deny_all: table.key_spot("deny_all_tools"),
+        auto_admit: table.key_spot("auto_admit_mcp_tools"),
+    };
     let mut allowed_tools = None;
     if let Some((items, value)) = list("allowed_tools") {
         if items.is_empty() && empty_allow == EmptyAllow::All {
             value.warn("an empty list restricts nothing", Some("deny_all_tools = true allows nothing".to_owned()));
         }
-        let patterns = items.iter().filter_map(|(text, item)| pattern(text, item, known, false));
-        allowed_tools = Some(patterns.collect::<Vec<_>>());
+        let patterns = items.iter().filter_map(|(text, item)| Some((pattern(text, item, known, false)?, item.spot())));
+        let (patterns, spots) = patterns.unzip();
+        (allowed_tools, place.allowed_tools) = (Some(patterns), spots);
     }
     let excluded = list("excluded_tools").map(|(items, _)| items).unwrap_or_default();
-    let excluded_tools = excluded.iter().filter_map(|(text, item)| pattern(text, item, known, true)).collect();
+    let patterns = excluded.iter().filter_map(|(text, item)| Some((pattern(text, item, known, true)?, item.spot())));
+    let excluded_tools;
+    (excluded_tools, place.excluded_tools) = patterns.unzip();
     let deny_all_tools = table.get("deny_all_tools").and_then(|value| value.flag()).unwrap_or(false);
-    if deny_all_tools && allowed_tools.as_ref().is_some_and(|patterns| !patterns.is_empty()) {
+    if deny_all_tools && allowed_tools.as_ref().is_some_and(|patterns: &Vec<_>| !patterns.is_empty()) {
         table.key_error("deny_all_tools", "contradicts the non-empty allowed_tools beside it");
     }
     let auto_admit = table.get("auto_admit_mcp_tools").and_then(|value| value.flag()).unwrap_or(false);
-    Profile { allowed_tools, auto_admit, excluded_tools, deny_all_tools, empty_allow }
+    (Profile { allowed_tools, auto_admit, excluded_tools, deny_all_tools, empty_allow }, place)
 }
 
 /// Reads a pattern. One that no configured server's tool can match is an error where it subtracts, else a warning.
@@ -167,9 +193,8 @@ fn pattern(text: &str, value: &Value<'_>, known: Option<&Known>, subtracts: bool
         }
     };
     match (subtracts, help) {
-        (true, Some(help)) => value.error_help(message, help),
-        (true, None) => value.error(message),
-        (false, help) => value.warn(format!("{message}: this grants nothing"), help),
+        (true, help) => value.error_of(Code::ProtectsNothing, message, help),
+        (false, help) => value.grants_nothing(format!("{message}: this grants nothing"), help),
     }
     Some(pattern)
 }
@@ -203,6 +228,7 @@ fn expectation(name: &str, table: &Table<'_>, profile: &Profile, known: Option<&
     let word = |visible: bool| if visible { "visible" } else { "hidden" };
     let message = format!("expected {text} to be {}, but policy '{name}' makes it {}", word(expected), word(actual));
     let diagnostic = tool.diagnostic(Severity::Error, message, None);
+    let diagnostic = Diagnostic { code: Code::Expectation, ..diagnostic };
     Some(ExpectationResult { policy: name.to_owned(), tool: text.to_owned(), expected, visible: actual, diagnostic })
 }
 

@@ -8,8 +8,12 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
+use crate::codes::Code;
+
 use super::error::{Diagnostic, Place, Report, Severity};
+use super::keys;
 use super::mask::Masks;
+use super::places::Spot;
 
 /// One file.
 #[derive(Debug)]
@@ -61,7 +65,17 @@ impl<'a> Source<'a> {
             shown,
             marked,
         };
-        Diagnostic { severity, key: key.to_owned(), message, help: None, place: Some(place) }
+        let code = match severity {
+            Severity::Error => Code::BadValue,
+            Severity::Warning => Code::Doubtful,
+        };
+        Diagnostic { severity, code, key: key.to_owned(), message, help: None, place: Some(place) }
+    }
+
+    fn spot(&self, span: &Range<usize>) -> Spot {
+        let start = self.text.floor_char_boundary(span.start);
+        let line = self.text.get(..start).unwrap_or_default().matches('\n').count() + 1;
+        Spot { path: self.path.to_owned(), line }
     }
 }
 
@@ -80,8 +94,12 @@ impl<'a> Table<'a> {
             } else {
                 self.at_key(Severity::Error, name, "unknown key".to_owned())
             };
+            diagnostic.code = Code::Later;
             if !later.contains(&name) {
-                diagnostic.help = nearest(name, known).map(|near| format!("did you mean '{near}'?"));
+                diagnostic.code = Code::UnknownKey;
+                diagnostic.help = nearest(name, known)
+                    .map(|near| format!("did you mean '{near}'?"))
+                    .or_else(|| keys::home_of(name).map(|table| format!("this key belongs in {table}")));
             }
             self.source.report.fatal(diagnostic);
         }
@@ -110,16 +128,35 @@ impl<'a> Table<'a> {
         self.entries().filter_map(|(key, value)| Some((key, value.table()?)))
     }
 
-    /// Notes a problem with the table as a whole.
+    /// Returns where the table begins.
+    pub(super) fn spot(&self) -> Spot {
+        self.source.spot(&self.span)
+    }
+
+    /// Returns where a key stands; the table's own place if it is absent.
+    pub(super) fn key_spot(&self, key: &str) -> Spot {
+        let span = self.entries.get_key_value(key).map_or_else(|| self.span.clone(), |(key, _)| key.span());
+        self.source.spot(&span)
+    }
+
+    /// Notes a problem with the table as a whole: it is incomplete or contradicts itself.
     pub(super) fn error(&self, message: impl Into<String>) {
-        self.source.report.fatal(self.diagnostic(Severity::Error, message.into()));
+        self.note(Code::Contradiction, message.into(), None);
     }
 
     /// Notes a problem with the table as a whole, and what would help.
     pub(super) fn error_help(&self, message: impl Into<String>, help: &str) {
-        let mut diagnostic = self.diagnostic(Severity::Error, message.into());
-        diagnostic.help = Some(help.to_owned());
-        self.source.report.fatal(diagnostic);
+        self.note(Code::Contradiction, message.into(), Some(help));
+    }
+
+    /// Notes an error of another kind with the table as a whole, and what would help.
+    pub(super) fn error_of(&self, code: Code, message: impl Into<String>, help: &str) {
+        self.note(code, message.into(), Some(help));
+    }
+
+    fn note(&self, code: Code, message: String, help: Option<&str>) {
+        let diagnostic = self.diagnostic(Severity::Error, message);
+        self.source.report.fatal(Diagnostic { code, help: help.map(str::to_owned), ..diagnostic });
     }
 
     /// Notes something doubtful about the table as a whole.
@@ -131,7 +168,13 @@ impl<'a> Table<'a> {
 
     /// Notes a problem with a key, as opposed to its value.
     pub(super) fn key_error(&self, key: &str, message: impl Into<String>) {
-        self.source.report.fatal(self.at_key(Severity::Error, key, message.into()));
+        self.key_error_of(Code::Contradiction, key, message);
+    }
+
+    /// Notes an error of another kind with a key.
+    pub(super) fn key_error_of(&self, code: Code, key: &str, message: impl Into<String>) {
+        let diagnostic = self.at_key(Severity::Error, key, message.into());
+        self.source.report.fatal(Diagnostic { code, ..diagnostic });
     }
 
     fn diagnostic(&self, severity: Severity, message: String) -> Diagnostic {
@@ -211,7 +254,7 @@ impl<'a> Value<'a> {
         if found.is_none() {
             let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
             let help = nearest(text, &words).map(|near| format!("did you mean '{near}'?"));
-            self.fatal(format!("must be one of {}", words.join(", ")), help);
+            self.fatal(Code::BadValue, format!("must be one of {}", words.join(", ")), help);
         }
         found
     }
@@ -247,14 +290,24 @@ impl<'a> Value<'a> {
         Some(Table { source: self.source, path: self.path.clone(), span: self.span.clone(), entries })
     }
 
+    /// Returns where the value stands.
+    pub(super) fn spot(&self) -> Spot {
+        self.source.spot(&self.span)
+    }
+
     /// Notes a problem with the value.
     pub(super) fn error(&self, message: impl Into<String>) {
-        self.fatal(message.into(), None);
+        self.fatal(Code::BadValue, message.into(), None);
+    }
+
+    /// Notes an error of another kind, and what would help.
+    pub(super) fn error_of(&self, code: Code, message: impl Into<String>, help: Option<String>) {
+        self.fatal(code, message.into(), help);
     }
 
     /// Notes a problem with the value, and what would help.
     pub(super) fn error_help(&self, message: impl Into<String>, help: impl Into<String>) {
-        self.fatal(message.into(), Some(help.into()));
+        self.fatal(Code::BadValue, message.into(), Some(help.into()));
     }
 
     /// Notes something doubtful.
@@ -262,9 +315,16 @@ impl<'a> Value<'a> {
         self.source.report.other(self.diagnostic(Severity::Warning, message.into(), help));
     }
 
-    /// Notes an error with which the gateway starts.
+    /// Notes that a name grants nothing.
+    pub(super) fn grants_nothing(&self, message: impl Into<String>, help: Option<String>) {
+        let diagnostic = self.diagnostic(Severity::Warning, message.into(), help);
+        self.source.report.other(Diagnostic { code: Code::GrantsNothing, ..diagnostic });
+    }
+
+    /// Notes an error with which the gateway starts: a secret that is missing.
     pub(super) fn survivable(&self, message: impl Into<String>) {
-        self.source.report.other(self.diagnostic(Severity::Error, message.into(), None));
+        let diagnostic = self.diagnostic(Severity::Error, message.into(), None);
+        self.source.report.other(Diagnostic { code: Code::Secret, ..diagnostic });
     }
 
     /// Makes a diagnostic that points here.
@@ -272,18 +332,20 @@ impl<'a> Value<'a> {
         Diagnostic { help, ..self.source.diagnostic(severity, &self.path, &self.span, message) }
     }
 
-    fn fatal(&self, message: String, help: Option<String>) {
-        self.source.report.fatal(self.diagnostic(Severity::Error, message, help));
+    fn fatal(&self, code: Code, message: String, help: Option<String>) {
+        let diagnostic = self.diagnostic(Severity::Error, message, help);
+        self.source.report.fatal(Diagnostic { code, ..diagnostic });
     }
 
     fn wrong<T>(&self, wanted: &str) -> Option<T> {
-        self.error(format!("must be {wanted}, not {}", kind(self.value)));
+        self.fatal(Code::WrongType, format!("must be {wanted}, not {}", kind(self.value)), None);
         None
     }
 }
 
 /// The nearest of some words, if it is near enough to be meant.
-pub(super) fn nearest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
+#[must_use]
+pub fn nearest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
     let distance = |other: &str| strsim::osa_distance(word, other);
     let near = words.iter().copied().min_by_key(|other| distance(other))?;
     (distance(near) <= (word.chars().count() / 3).max(2)).then_some(near)

@@ -9,8 +9,10 @@ use std::time::Duration;
 use proptest::prelude::{Strategy, any, prop};
 
 use super::{
-    Color, Diagnostic, Diagnostics, ExpectationResult, Loaded, Severity, check_policy_file, load, load_text, render,
+    Color, Connection, Diagnostic, Diagnostics, ExpectationResult, Loaded, Severity, check_policy_file, load,
+    load_text, render,
 };
+use crate::codes::Code;
 use crate::downstream::AccessLog;
 use crate::gateway::Auth;
 use crate::id::UpstreamName;
@@ -213,7 +215,7 @@ fn an_error_reads_like_this() {
     assert_eq!(
         rest,
         [
-            "error: listen.htpp: unknown key",
+            "error[P102]: listen.htpp: unknown key",
             "  |",
             "3 | htpp = \"[hidden]\"",
             "  | ^^^^",
@@ -837,4 +839,86 @@ proptest::proptest! {
         let text = format!("[[mcp.servers]]\nname = \"a\"\n{text}");
         drop(Folder::new().load(&text).map_err(|errors| errors.to_string()));
     }
+}
+
+/// Every code of the configuration is met by some file, and every problem has one [OPS-2].
+#[test]
+fn every_code_of_the_configuration_is_met() {
+    let policy = |lines: &str| with(&format!("[principals.p]\npolicy = \"q\"\n[policies.q]\n{lines}"));
+    let met = [
+        ("= 1", Code::Syntax),
+        ("x = 1", Code::UnknownKey),
+        ("[listen]\ntls_cert = \"x\"\nauth = \"jwt\"", Code::Later),
+        ("[listen]\nhttp = 1", Code::WrongType),
+        ("[listen]\nhttp = \"here\"", Code::BadValue),
+        ("[[mcp.servers]]\nname = \"s\"", Code::Contradiction),
+        (&with("[mcp_bundles.b]\nservers = [\"gti\"]"), Code::GrantsNothing),
+        (&with("[principals.p]\nmcp_bundles = [\"b\"]"), Code::GrantsNothing),
+        (&policy("allowed_tools = [\"gti__*\"]"), Code::GrantsNothing),
+        (&with("[mcp_bundles.b]\nexclude = [\"gti\"]"), Code::ProtectsNothing),
+        (&policy("excluded_tools = [\"gti__*\"]"), Code::ProtectsNothing),
+        (&with("[principals.p]\npolicy = \"absent\""), Code::PolicyMissing),
+        (&server("command = \"x\"\nenv = { A = \"${env:NOT_SET}\" }"), Code::Secret),
+        (&server("command = \"x\"\nrequired = true\nenv = { A = \"${env:NOT_SET}\" }"), Code::Secret),
+        ("[principals.a]\n[principals.b]", Code::OpenDoor),
+        ("[listen]\nhttp = \"0.0.0.0:1\"\nauth = \"none\"", Code::OpenDoor),
+        ("[listen]\nauth = \"none\"", Code::Doubtful),
+        (&policy("allowed_tools = []"), Code::Doubtful),
+        (&policy("[[policies.q.expect]]\ntool = \"git__a\"\nvisible = false"), Code::Expectation),
+    ];
+    for (text, code) in met {
+        let found = match Folder::new().load(text) {
+            Err(errors) => errors.0,
+            Ok(loaded) => {
+                let failed = loaded.expectations.into_iter().filter(|expectation| !expectation.holds());
+                loaded.warnings.into_iter().chain(failed.map(|expectation| expectation.diagnostic)).collect()
+            }
+        };
+        assert!(found.iter().any(|one| one.code == code), "{code:?}: {}\n{text}", Diagnostics(found));
+        let shown = format!("[{}]", code.id());
+        assert!(found.iter().any(|one| one.to_string().lines().next().unwrap().contains(&shown)), "{code:?}");
+    }
+    let unreadable = load(Path::new("absent.toml"), &|_| None).expect_err("no such file");
+    assert_eq!(unreadable.0[0].code, Code::Unreadable);
+    let met: BTreeSet<_> = met.iter().map(|(_, code)| *code).chain([Code::Unreadable]).collect();
+    let all: BTreeSet<_> = Code::ALL.iter().copied().filter(|code| code.id().starts_with("P1")).collect();
+    assert_eq!(met, all);
+}
+
+/// What is granted is what the connections say, and each names its line [CFG-1, CFG-2, POL-14].
+#[test]
+fn connections_say_what_grants_and_what_does_not() {
+    let loaded = good(&with(
+        "[mcp_bundles.a]\nservers = [\"git\"]\n[mcp_bundles.b]\nservers = [\"docs\"]\nexclude = \
+         [\"docs\"]\n[principals.p]\nmcp_bundles = [\"a\"]\n[principals.q]\nmcp_bundles = [\"a\", \
+         \"b\"]\n[principals.r]\nmcp_bundles = [\"a\", \"c\"]\n[principals.s]",
+    ));
+    let connection = |principal: &str, server: &str| {
+        let place = loaded.places.principal(principal).unwrap();
+        let connection = &place.connections[&UpstreamName::new(server).unwrap()];
+        assert_eq!(connection.is_granted(), granted(&loaded, principal).contains(&server.to_owned()));
+        match connection {
+            Connection::Excluded { at, bundle } => ("excluded", at.line, bundle.clone()),
+            Connection::ExcludedByUnknown { at, bundle } => ("unknown", at.line, bundle.clone()),
+            Connection::Granted { at, bundle } => ("granted", at.line, bundle.clone()),
+            Connection::Missing { at } => ("missing", at.line, String::new()),
+            Connection::Unusable => ("unusable", 0, String::new()),
+        }
+    };
+    assert_eq!(connection("p", "git"), ("granted", 10, "a".to_owned()));
+    assert_eq!(connection("p", "docs"), ("missing", 15, String::new()));
+    assert_eq!(connection("q", "docs"), ("excluded", 13, "b".to_owned()));
+    assert_eq!(connection("r", "docs"), ("unknown", 19, "c".to_owned()));
+    assert_eq!(connection("r", "git"), ("granted", 10, "a".to_owned()));
+    assert_eq!(connection("s", "git"), ("missing", 20, String::new()));
+}
+
+/// A key in the wrong table is told its own [CFG].
+#[test]
+fn a_key_in_the_wrong_table_is_sent_home() {
+    refused("[listen]\nauth = \"keys\"\ntool_timeout_secs = 1", "listen.tool_timeout_secs", &["[[mcp.servers]]"]);
+    refused("[listen]\nauth = \"keys\"\n[mcp]\nexcluded_tools = []", "mcp.excluded_tools", &["[policies.NAME]"]);
+    // Two tables have a key 'servers': neither is more likely.
+    let errors = bad("[listen]\nauth = \"keys\"\n[log]\nservers = []");
+    assert!(!errors.to_string().contains("belongs"), "{errors}");
 }

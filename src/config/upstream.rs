@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::uri::Scheme;
 use http::{HeaderName, HeaderValue, Uri};
 
+use crate::codes::Code;
 use crate::id::UpstreamName;
 use crate::net::check_ca_file;
 use crate::policy::EmptyAllow;
@@ -17,6 +18,7 @@ use crate::wire::mcp::{Era, ProtocolVersion};
 
 use super::expand::{Expander, REFERENCE_HELP, Template, reference_in};
 use super::keys;
+use super::places::{ServerPlace, ServerUse};
 use super::reader::{Table, Value, nearest};
 
 /// Headers that the gateway sets itself, or that belong to one hop.
@@ -53,6 +55,8 @@ pub(super) struct Servers {
     pub(super) usable: Vec<ServerSettings>,
     /// Those with a missing secret, and why.
     pub(super) disabled: Vec<(UpstreamName, String)>,
+    /// Where each stands.
+    pub(super) places: Vec<ServerPlace>,
     /// Every name in the file, even of a server that is switched off or wrong.
     pub(super) known: Known,
 }
@@ -156,10 +160,10 @@ pub(super) fn mcp(table: Option<&Table<'_>>, servers: &Servers) -> Mcp {
 }
 
 /// Reads `[[mcp.servers]]`.
-pub(super) fn servers(table: Option<&Table<'_>>, live: bool, expander: &Expander<'_>) -> Servers {
+pub(super) fn servers(section: Option<&Table<'_>>, live: bool, expander: &Expander<'_>) -> Servers {
     let mut servers = Servers::default();
     let mut slugs = BTreeMap::new();
-    let Some(list) = table.and_then(|table| table.get("servers")).and_then(|value| value.list()) else {
+    let Some(list) = section.and_then(|table| table.get("servers")).and_then(|value| value.list()) else {
         return servers;
     };
     for table in list.iter().filter_map(Value::table) {
@@ -176,12 +180,24 @@ pub(super) fn servers(table: Option<&Table<'_>>, live: bool, expander: &Expander
         let transport = transport.unwrap_or_else(nowhere);
         let mut settings = entry.settings(&table, ServerSettings::new(name.clone(), transport));
         settings.tls_ca_cert_path = entry.authority(&table, &settings.transport);
-        match entry.missing {
-            _ if !usable => {}
-            Some(why) => servers.disabled.push((name, why)),
-            None if entry.live => servers.usable.push(settings),
-            None => {}
-        }
+        let kind = match settings.transport {
+            Transport::Http { .. } => "http",
+            Transport::Stdio { .. } => "stdio",
+        };
+        let usage = match entry.missing {
+            _ if !usable => continue,
+            Some(why) => {
+                servers.disabled.push((name.clone(), why.clone()));
+                ServerUse::Disabled(why)
+            }
+            None if entry.live => {
+                servers.usable.push(settings);
+                ServerUse::Usable
+            }
+            None if live => ServerUse::Off(table.key_spot("enabled")),
+            None => ServerUse::Off(section.map_or_else(|| table.spot(), |section| section.key_spot("enabled"))),
+        };
+        servers.places.push(ServerPlace { name, at: table.key_spot("name"), transport: kind, usage });
     }
     servers
 }
@@ -227,7 +243,7 @@ impl Entry<'_> {
         let http = match table.get("transport") {
             Some(value) => match value.text()? {
                 "sse" => {
-                    value.error("\"sse\" is not supported in this version");
+                    value.error_of(Code::Later, "\"sse\" is not supported in this version", None);
                     return None;
                 }
                 _ => value.choice(&[("http", true), ("stdio", false)])?,
@@ -398,7 +414,7 @@ impl Entry<'_> {
 
     fn disable(&mut self, value: &Value<'_>, why: String) {
         if self.required {
-            value.error(format!("required server '{}' cannot start: {why}", self.name));
+            value.error_of(Code::Secret, format!("required server '{}' cannot start: {why}", self.name), None);
         } else {
             value.survivable(format!("server '{}' is disabled: {why}", self.name));
         }

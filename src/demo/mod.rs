@@ -6,4 +6,4 @@ mod server;
 mod settings;
 
 pub use server::{serve_http, serve_stdio};
-pub use settings::{DemoError, settings};
+pub use settings::{DemoError, configuration, settings};

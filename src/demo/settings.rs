@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::codes::Code;
 use crate::config::{self, Diagnostics, Loaded};
 use crate::identity::ApiKeyHash;
 
@@ -16,6 +17,16 @@ pub enum DemoError {
     Start(#[from] std::io::Error),
 }
 
+impl DemoError {
+    /// Returns the code that a person can look up [OPS-2].
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Config(_) | Self::Start(_) => Code::Demo,
+        }
+    }
+}
+
 /// The policies of the two principals, as they stand in `policies/`.
 const ALICE: &str = include_str!("../../policies/demo-full.toml");
 const BOB: &str = include_str!("../../policies/demo-reader.toml");
@@ -25,9 +36,16 @@ const BOB: &str = include_str!("../../policies/demo-reader.toml");
 /// # Errors
 /// [`DemoError::Config`].
 pub fn settings(program: &Path, url: &str) -> Result<Loaded, DemoError> {
+    let text = configuration(program, url);
+    config::load_text(Path::new("the built-in demo"), &text, &|_| None).map_err(DemoError::Config)
+}
+
+/// Writes the demo's configuration.
+#[must_use]
+pub fn configuration(program: &Path, url: &str) -> String {
     let program = toml::Value::from(program.display().to_string());
     let inline = |text: &str, name: &str| text.replace("[[expect]]", &format!("[[policies.{name}.expect]]"));
-    let text = format!(
+    format!(
         r#"
 [listen]
 http = "127.0.0.1:7800"
@@ -68,8 +86,7 @@ api_keys = [{{ sha256 = "{bob}" }}]
         bob = ApiKeyHash::of("demo-bob").to_hex(),
         full = inline(ALICE, "demo-full"),
         reader = inline(BOB, "demo-reader"),
-    );
-    config::load_text(Path::new("the built-in demo"), &text, &|_| None).map_err(DemoError::Config)
+    )
 }
 
 #[cfg(test)]

@@ -205,6 +205,7 @@ pub(super) fn log_refusal(refusal: &Refusal, principal: Option<&PrincipalId>, me
         status = refusal.status.as_u16(),
         code = refusal.code.0,
         reason = ?refusal.reason,
+        code = refusal.reason.code().id(),
         detail = %refusal.detail,
         "refused"
     );

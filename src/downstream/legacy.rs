@@ -7,7 +7,6 @@ use std::sync::Arc;
 use http::{Response, StatusCode};
 
 use crate::exchange::{Call, Exchange, Handler, Listen, ToolCall};
-use crate::id::SessionId;
 use crate::session::Session;
 use crate::wire::jsonrpc::{Message, Notification, Params, Request, RequestId};
 use crate::wire::mcp::{Era, Method, ProtocolVersion, RequestMeta, name};
@@ -21,7 +20,6 @@ use super::server::Door;
 use super::stateless::{call_params, cursor_of};
 
 /// What became of a request.
-#[expect(clippy::large_enum_variant, reason = "one for each call, and moved once")]
 pub(super) enum Begun {
     /// It is answered.
     Answered(Rendered),
@@ -61,10 +59,10 @@ impl<H: Handler> Door<H> {
     /// [`Fault`]: no id, not found, or a version no legacy session speaks.
     pub(super) fn session(&self, visit: &Visit<H::Caller>) -> Result<Arc<Session>, Fault> {
         let id = match visit.header(name::SESSION_ID) {
-            Single::Value(id) if !id.is_empty() => SessionId::new(id),
+            Single::Value(id) if !id.is_empty() => id,
             Single::Absent | Single::Bad | Single::Value(_) => return Err(Fault::SessionMissing),
         };
-        let session = self.sessions.get(&id, &visit.principal, &visit.endpoint).ok_or(Fault::SessionUnknown)?;
+        let session = self.sessions.get(id, &visit.principal, &visit.endpoint).ok_or(Fault::SessionUnknown)?;
         match visit.header(name::PROTOCOL_VERSION) {
             Single::Absent => Ok(session),
             Single::Value(version)
@@ -106,7 +104,7 @@ impl<H: Handler> Door<H> {
             }
             Some(Method::ToolsCall) => {
                 let params = call_params(&request).map_err(|(_, words)| rejected(invalid(words)))?;
-                Call::CallTool(Box::new(ToolCall { request, params, meta, param_headers: None }))
+                Call::CallTool(Arc::new(ToolCall { request, params, meta, param_headers: None }))
             }
             Some(
                 Method::CompletionComplete
@@ -171,7 +169,7 @@ impl<H: Handler> Door<H> {
             endpoint: visit.endpoint.clone(),
             client: session.client.clone(),
             owner: session.owner(),
-            call: Call::Listen(Listen { tools: true, told: session.told.clone() }),
+            call: Call::Listen(Listen { tools: true, told: session.told.clone(), own: false }),
         };
         let (drain, token) = (self.drain.clone(), guard.token().clone());
         Running::new(self.handler.call(visit.caller.clone(), exchange))

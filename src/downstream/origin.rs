@@ -92,7 +92,9 @@ fn name_of(authority: &str) -> Option<&str> {
 /// An address cannot be pointed elsewhere by a name server, so any loopback one will do.
 fn is_loopback(name: &str) -> bool {
     let inner = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-    name.eq_ignore_ascii_case("localhost")
+    // The one that nearly every client names needs no parser.
+    name == "127.0.0.1"
+        || name.eq_ignore_ascii_case("localhost")
         || name.parse::<Ipv4Addr>().is_ok_and(|ip| ip.is_loopback())
         || inner.is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok_and(|ip| ip.is_loopback()))
 }

@@ -34,7 +34,7 @@ struct Inner {
     state: State,
     stop: Stopper,
     /// Given back with the outcome: ids in flight.
-    holds: Vec<Box<dyn Send>>,
+    holds: Option<Box<dyn Send>>,
     /// Given back with the body.
     guards: Vec<Box<dyn Send>>,
 }
@@ -58,10 +58,7 @@ impl Running {
     /// Takes a call that ends when its holder drops it.
     pub(super) fn new(call: impl Future<Output = Reply> + Send + 'static) -> Self {
         let state = State::Calling(Box::pin(call));
-        Self {
-            inner: Some(Inner { state, stop: Stopper::Nothing, holds: Vec::new(), guards: Vec::new() }),
-            survive: None,
-        }
+        Self { inner: Some(Inner { state, stop: Stopper::Nothing, holds: None, guards: Vec::new() }), survive: None }
     }
 
     /// Ends the call without an outcome once the signal is given.
@@ -83,7 +80,11 @@ impl Running {
     /// Keeps something until the outcome is known.
     pub(super) fn holding(mut self, hold: impl Send + 'static) -> Self {
         if let Some(inner) = &mut self.inner {
-            inner.holds.push(Box::new(hold));
+            let before = inner.holds.take();
+            inner.holds = Some(match before {
+                Some(before) => Box::new((before, hold)),
+                None => Box::new(hold),
+            });
         }
         self
     }
@@ -182,6 +183,6 @@ impl Inner {
     fn finish(&mut self) {
         self.state = State::Over;
         self.stop = Stopper::Nothing;
-        self.holds.clear();
+        self.holds = None;
     }
 }

@@ -21,6 +21,7 @@ use crate::id::PrincipalId;
 use crate::net::Listener;
 use crate::runtime::{Drain, Tasks};
 use crate::session::{SessionLimits, SessionStore};
+use crate::telemetry::access_line;
 use crate::wire::mcp::{Era, name};
 
 use super::accept::Take;
@@ -147,7 +148,7 @@ impl<H: Handler> Door<H> {
         if self.settings.access == AccessLog::On {
             let principal = seen.principal.as_ref().map_or("-", PrincipalId::as_str);
             let status = response.status().as_u16();
-            tracing::info!(principal, method = seen.method, status, "request");
+            access_line(principal, seen.method, status);
         }
         response
     }

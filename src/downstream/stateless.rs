@@ -2,6 +2,8 @@
 //!
 //! Invariant: what is checked against the headers is exactly what is handed on.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{Response, StatusCode};
 
@@ -193,12 +195,13 @@ fn call_of<C: crate::exchange::Caller>(
                 Mirror::Headers => Some(param_headers(visit)?),
                 Mirror::Nothing => None,
             };
-            Ok(Call::CallTool(Box::new(ToolCall { request, params, meta, param_headers })))
+            Ok(Call::CallTool(Arc::new(ToolCall { request, params, meta, param_headers })))
         }
         Method::SubscriptionsListen => {
             let tools = wants_tools(request.params.as_deref())
                 .ok_or_else(|| rejected(invalid("'notifications' must say what is listened for")))?;
-            Ok(Call::Listen(Listen { tools, told: Told::new(visit.caller.seen(&visit.endpoint)) }))
+            let told = Told::new(visit.caller.seen(&visit.endpoint));
+            Ok(Call::Listen(Listen { tools, told, own: true }))
         }
         Method::CompletionComplete
         | Method::Initialize

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use crate::codes::Code;
 use crate::policy::Denial;
 
 /// What kind of refusal this is. Closed: a new kind must be answered in `downstream::respond`.
@@ -91,6 +92,25 @@ impl From<Denial> for ReasonCode {
     }
 }
 
+impl ReasonCode {
+    /// Returns the code that a person can look up [OPS-2].
+    #[must_use]
+    pub const fn code(self) -> Code {
+        match self {
+            Self::BadRequest => Code::BadRequest,
+            Self::Draining => Code::Draining,
+            Self::NotAllowed => Code::NotAllowed,
+            Self::Excluded => Code::Excluded,
+            Self::OverLimit => Code::OverLimit,
+            Self::ServerNotGranted => Code::NotGranted,
+            Self::Unauthenticated => Code::Unauthenticated,
+            Self::Unknown => Code::UnknownTool,
+            Self::Upstream => Code::ServerFailed,
+            Self::ServerDown => Code::ServerDown,
+        }
+    }
+}
+
 /// A refusal.
 #[derive(Clone, Debug)]
 pub struct Reject {
@@ -129,6 +149,17 @@ impl Reject {
         }
     }
 
+    /// Returns the code that a person can look up [OPS-2]: the reason's, or more exactly what a server failed in.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match (self.reason, self.kind) {
+            (ReasonCode::Upstream, RejectKind::UpstreamTimeout) => Code::Timeout,
+            // Nothing was sent: there was no server to send it to.
+            (ReasonCode::Upstream, _) if self.retry == Retry::Safe => Code::ServerDown,
+            (reason, _) => reason.code(),
+        }
+    }
+
     /// Adds what the log must hold.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
@@ -147,5 +178,35 @@ impl Reject {
     #[must_use]
     pub fn unknown_tool(reason: ReasonCode) -> Self {
         Self::client(RejectKind::UnknownTool, "Unknown tool", reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ReasonCode, Reject, RejectKind};
+    use crate::codes::Code;
+
+    /// [OPS-2]: each reason has its code, and a server's failure says in what it failed.
+    #[test]
+    fn every_refusal_has_a_code() {
+        for (reason, code) in [
+            (ReasonCode::BadRequest, Code::BadRequest),
+            (ReasonCode::Draining, Code::Draining),
+            (ReasonCode::Excluded, Code::Excluded),
+            (ReasonCode::NotAllowed, Code::NotAllowed),
+            (ReasonCode::OverLimit, Code::OverLimit),
+            (ReasonCode::ServerDown, Code::ServerDown),
+            (ReasonCode::ServerNotGranted, Code::NotGranted),
+            (ReasonCode::Unauthenticated, Code::Unauthenticated),
+            (ReasonCode::Unknown, Code::UnknownTool),
+            (ReasonCode::Upstream, Code::ServerFailed),
+        ] {
+            assert_eq!(reason.code(), code);
+            assert_eq!(Reject::client(RejectKind::InvalidParams, "w", reason).code(), code);
+        }
+        assert_eq!(Reject::upstream(RejectKind::Upstream, "w", "").code(), Code::ServerFailed);
+        assert_eq!(Reject::upstream(RejectKind::Upstream, "w", "").safe_to_retry().code(), Code::ServerDown);
+        assert_eq!(Reject::upstream(RejectKind::UpstreamTimeout, "w", "").code(), Code::Timeout);
+        assert_eq!(Reject::upstream(RejectKind::Limit, "w", "").code(), Code::OverLimit);
     }
 }

@@ -65,7 +65,7 @@ pub enum OwnerKey {
 #[derive(Debug)]
 pub enum Call {
     /// `tools/call`.
-    CallTool(Box<ToolCall>),
+    CallTool(Arc<ToolCall>),
     /// `server/discover`, and the facts of `initialize`.
     Discover,
     /// A stream of list changes: `subscriptions/listen`, or a legacy session's GET.
@@ -84,11 +84,14 @@ pub enum Call {
 pub struct Listen {
     /// Wants to hear of changed tools.
     pub tools: bool,
-    /// What the client was told last.
+    /// What the client knows.
     pub told: Told,
+    /// What is told moves it: it is this listener's own, and no list does.
+    pub own: bool,
 }
 
-/// The fingerprint of the visible set that a client has listed last, or could see when its session began [POL-10].
+/// The fingerprint of the visible set that a client has listed last, or could see when its session began [POL-10]. A
+/// listener without a session has one of its own, which what it is told moves.
 ///
 /// A change is pending exactly if it differs from the present one: no bit is stored that could be wrong, and what was
 /// written to a stream that is dead already is told again on the next.

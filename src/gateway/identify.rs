@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::catalog::{Mask, Scope, View};
+use crate::catalog::{Catalog, Mask, Scope, View};
 use crate::exchange::{Caller, Endpoint, ReasonCode, Reject, RejectKind};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::Credential;
@@ -31,7 +31,7 @@ impl Identified {
             (_, Credential::Local(principal)) => principal.clone(),
             (Auth::None, _) => PrincipalId::new(LOCAL),
             (Auth::Keys, Credential::ApiKey(key)) => {
-                gateway.settings.keys.find(key.expose()).cloned().ok_or_else(unauthenticated)?
+                gateway.settings.keys.find(key.expose()).ok_or_else(unauthenticated)?
             }
             (Auth::Keys, Credential::Malformed | Credential::None) => return Err(unauthenticated()),
         };
@@ -53,6 +53,10 @@ impl Identified {
 
     pub(super) fn news(&self) -> u64 {
         self.snapshot.news()
+    }
+
+    pub(super) fn catalog(&self) -> &Catalog {
+        self.snapshot.catalog()
     }
 
     pub(super) fn view(&self) -> &View {

@@ -48,6 +48,9 @@ impl Listener {
             let now = self.caller.seen(&self.endpoint);
             let said = std::mem::replace(&mut self.said, now);
             if self.wanted.tools && now != said && now != self.wanted.told.fingerprint() {
+                if self.wanted.own {
+                    self.wanted.told.update(now);
+                }
                 return Some((Event::ToolsChanged, self));
             }
         }

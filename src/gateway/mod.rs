@@ -4,6 +4,7 @@
 
 mod authorize;
 mod dispatch;
+mod explain;
 mod identify;
 mod inspect;
 mod list;
@@ -16,6 +17,7 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
+pub use explain::Explained;
 pub use identify::Identified;
 pub use pipeline::Gateway;
 pub use settings::{Auth, GatewaySettings, PrincipalSettings};

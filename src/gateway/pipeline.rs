@@ -62,7 +62,7 @@ impl Gateway {
     }
 
     /// Waits until the snapshot in force has seen so many news of servers.
-    pub(super) async fn caught_up(&self, news: u64) {
+    pub async fn caught_up(&self, news: u64) {
         // The sender lives as long as `self`.
         let _published = self.published.subscribe().wait_for(|seen| *seen >= news).await.is_ok();
     }

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::codes::Code;
+
 use super::{Gateway, Snapshot};
 
 impl Gateway {
@@ -15,10 +17,10 @@ impl Gateway {
             let next = Snapshot::build(&self.settings, &self.targets, old.generation() + 1);
             let known: HashSet<_> = old.warnings().iter().collect();
             for warning in next.warnings().iter().filter(|warning| !known.contains(warning)) {
-                tracing::warn!(%warning, "a tool is left out");
+                tracing::warn!(%warning, code = warning.why.code().id(), "a tool is left out");
             }
             for pattern in next.unmatched().iter().filter(|pattern| !old.unmatched().contains(pattern)) {
-                tracing::warn!(pattern, "a policy has a pattern without effect");
+                tracing::warn!(pattern, code = Code::NoMatch.id(), "a policy has a pattern without effect");
             }
             let seen = next.news();
             self.snapshot.store(Arc::new(next));

@@ -26,7 +26,6 @@ pub(super) async fn resolve(gateway: &Gateway, caller: Identified, exchange: Exc
     let Call::CallTool(call) = call else {
         return Err(Reject::client(RejectKind::InvalidParams, "not a tool call", ReasonCode::BadRequest));
     };
-    let call = Arc::new(*call);
     let (caller, entry) = match find(&caller, &endpoint, &call.params.name) {
         Some(entry) => (caller, entry),
         None => {
@@ -40,7 +39,8 @@ pub(super) async fn resolve(gateway: &Gateway, caller: Identified, exchange: Exc
     Ok(Resolved { caller, entry, call, client, owner })
 }
 
-fn find(caller: &Identified, endpoint: &Endpoint, name: &str) -> Option<Arc<Entry>> {
+/// Looks a name up as a call does.
+pub(super) fn find(caller: &Identified, endpoint: &Endpoint, name: &str) -> Option<Arc<Entry>> {
     let (index, entry) = caller.view().resolve(scope(endpoint), name)?;
     caller.mask().contains(index).then(|| Arc::clone(entry))
 }

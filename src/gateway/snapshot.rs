@@ -82,6 +82,12 @@ impl Snapshot {
         &self.catalog.warnings
     }
 
+    /// Returns every tool of every server.
+    #[must_use]
+    pub const fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
     /// Returns the policies' patterns that match no known tool [CFG-2]; empty until every server has listed.
     #[must_use]
     pub fn unmatched(&self) -> &[String] {

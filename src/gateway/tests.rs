@@ -46,7 +46,7 @@ fn tool_call(name: &str) -> Call {
     let Ok(Decoded::One(Message::Request(request))) = decode(&Bytes::from(text), &Limits::DOWNSTREAM) else { panic!() };
     let params = CallParams::read(request.params.as_deref().unwrap()).unwrap();
     let meta = RequestMeta::default();
-    Call::CallTool(Box::new(ToolCall { request, params, meta, param_headers: None }))
+    Call::CallTool(Arc::new(ToolCall { request, params, meta, param_headers: None }))
 }
 
 async fn outcome(gateway: &Arc<Gateway>, key: &str, exchange: Exchange) -> Outcome {

@@ -38,6 +38,25 @@ pub enum Denial {
     ServerNotGranted,
 }
 
+/// What in the policy decided, for `explain` [POL-14]. Numbers count patterns of a list, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// A pattern of `allowed_tools` matches.
+    Allowed(usize),
+    /// No pattern of `allowed_tools` matches, and `auto_admit_mcp_tools` lets it in [POL-3].
+    AutoAdmitted,
+    /// `deny_all_tools`.
+    DenyAll,
+    /// A pattern of `excluded_tools` matches.
+    Excluded(usize),
+    /// No pattern of a restricting `allowed_tools` matches.
+    NotAllowed,
+    /// No bundle grants the server.
+    ServerNotGranted,
+    /// There is no restricting `allowed_tools`, or no policy at all.
+    Unrestricted,
+}
+
 /// A decision. The only maker of [`Permitted`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -51,21 +70,45 @@ pub enum Decision {
 impl Subject<'_> {
     /// Decides one action; list and call both ask this [POL-12].
     pub fn decide(&self, action: &Action<'_>) -> Decision {
+        self.ground(action).decision()
+    }
+
+    /// Finds what decides one action; [`Subject::decide`] is made from it.
+    #[must_use]
+    pub fn ground(&self, action: &Action<'_>) -> Ground {
         if !self.granted.contains(action.server) {
-            return Decision::Deny(Denial::ServerNotGranted);
+            return Ground::ServerNotGranted;
         }
-        let Some(profile) = self.profile else { return Decision::Allow };
-        let any = |patterns: &[Pattern]| {
-            patterns.iter().any(|pattern| pattern.matches(action.shown) || pattern.matches(action.full))
+        let Some(profile) = self.profile else { return Ground::Unrestricted };
+        let first = |patterns: &[Pattern]| {
+            patterns.iter().position(|pattern| pattern.matches(action.shown) || pattern.matches(action.full))
         };
-        if profile.deny_all_tools || any(&profile.excluded_tools) {
-            return Decision::Deny(Denial::Excluded);
+        if profile.deny_all_tools {
+            return Ground::DenyAll;
+        }
+        if let Some(index) = first(&profile.excluded_tools) {
+            return Ground::Excluded(index);
         }
         match &profile.allowed_tools {
-            None => Decision::Allow,
-            Some(patterns) if patterns.is_empty() && profile.empty_allow == EmptyAllow::All => Decision::Allow,
-            Some(patterns) if any(patterns) || (profile.auto_admit && !patterns.is_empty()) => Decision::Allow,
-            Some(_) => Decision::Deny(Denial::NotAllowed),
+            None => Ground::Unrestricted,
+            Some(patterns) if patterns.is_empty() && profile.empty_allow == EmptyAllow::All => Ground::Unrestricted,
+            Some(patterns) => match first(patterns) {
+                Some(index) => Ground::Allowed(index),
+                None if profile.auto_admit && !patterns.is_empty() => Ground::AutoAdmitted,
+                None => Ground::NotAllowed,
+            },
+        }
+    }
+}
+
+impl Ground {
+    /// Returns the decision that stands on this ground.
+    pub const fn decision(self) -> Decision {
+        match self {
+            Self::Allowed(_) | Self::AutoAdmitted | Self::Unrestricted => Decision::Allow,
+            Self::DenyAll | Self::Excluded(_) => Decision::Deny(Denial::Excluded),
+            Self::NotAllowed => Decision::Deny(Denial::NotAllowed),
+            Self::ServerNotGranted => Decision::Deny(Denial::ServerNotGranted),
         }
     }
 }

@@ -8,7 +8,7 @@ mod pattern;
 mod permit;
 mod profile;
 
-pub use decide::{Action, Decision, Denial, Subject};
+pub use decide::{Action, Decision, Denial, Ground, Subject};
 pub use pattern::{Pattern, PatternError};
 pub use permit::Permitted;
 pub use profile::{EmptyAllow, Profile};

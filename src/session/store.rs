@@ -108,10 +108,10 @@ impl SessionStore {
 
     /// Finds a session and takes note of its use; one of another principal or path is as unknown [R37].
     #[must_use]
-    pub fn get(&self, id: &SessionId, principal: &PrincipalId, endpoint: &Endpoint) -> Option<Arc<Session>> {
+    pub fn get(&self, id: &str, principal: &PrincipalId, endpoint: &Endpoint) -> Option<Arc<Session>> {
         let found = self.sessions.get(id)?;
         if found.principal != *principal || found.endpoint != *endpoint {
-            tracing::info!(session = ?id, %principal, "a session id of another principal or path was presented");
+            tracing::info!(session = ?found.id, %principal, "a session id of another principal or path was presented");
             return None;
         }
         // Under the shard's lock, so that a reaper either sees this use or has been first.
@@ -202,7 +202,7 @@ mod tests {
     use super::{NewSession, SessionError, SessionLimits, SessionStore};
     use crate::clock::Clock;
     use crate::exchange::{ClientFacts, Endpoint, Told};
-    use crate::id::{PrincipalId, SessionId, UpstreamName};
+    use crate::id::{PrincipalId, UpstreamName};
     use crate::wire::jsonrpc::RequestId;
     use crate::wire::mcp::ProtocolVersion;
 
@@ -227,11 +227,11 @@ mod tests {
         let session = store.create(new("alice")).unwrap();
         assert_eq!(session.id.as_str().len(), 43);
         let (alice, bob) = (PrincipalId::new("alice"), PrincipalId::new("bob"));
-        assert!(store.get(&session.id, &alice, &Endpoint::All).is_some());
-        assert!(store.get(&session.id, &bob, &Endpoint::All).is_none());
+        assert!(store.get(session.id.as_str(), &alice, &Endpoint::All).is_some());
+        assert!(store.get(session.id.as_str(), &bob, &Endpoint::All).is_none());
         let other = Endpoint::Server(UpstreamName::new("s").unwrap());
-        assert!(store.get(&session.id, &alice, &other).is_none());
-        assert!(store.get(&SessionId::new("x"), &alice, &Endpoint::All).is_none());
+        assert!(store.get(session.id.as_str(), &alice, &other).is_none());
+        assert!(store.get("x", &alice, &Endpoint::All).is_none());
     }
 
     /// [FC-SES-04]

@@ -69,7 +69,8 @@ impl LogSettings {
 /// # Errors
 /// [`InitError`].
 pub fn init(settings: &LogSettings) -> Result<(), InitError> {
-    start(settings, std::io::stderr)
+    let text = start(settings, std::io::stderr)?;
+    super::access::start(text, std::io::stderr()).map_err(InitError::Thread)
 }
 
 /// Starts the log for the whole process so that nobody ever waits for whoever reads stderr; lines may be lost then.
@@ -82,7 +83,8 @@ pub fn init_shedding(settings: &LogSettings) -> Result<LogGuard, InitError> {
     Ok(guard)
 }
 
-fn start<W>(settings: &LogSettings, writer: W) -> Result<(), InitError>
+/// Says whether the log is text.
+fn start<W>(settings: &LogSettings, writer: W) -> Result<bool, InitError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -99,7 +101,7 @@ where
     } else {
         registry.with(layer.json()).try_init()
     };
-    started.map_err(|_| InitError::AlreadyRunning)
+    started.map(|()| text).map_err(|_| InitError::AlreadyRunning)
 }
 
 fn filter(text: &str) -> Result<EnvFilter, String> {

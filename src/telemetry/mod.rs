@@ -2,8 +2,10 @@
 //!
 //! Not for: reading the file (`config`). Invariant: logs go to stderr, never to stdout.
 
+mod access;
 mod log;
 mod shed;
 
+pub use access::{access_line, flush};
 pub use log::{InitError, LogFormat, LogSettings, init, init_shedding};
 pub use shed::LogGuard;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::codes::Code;
 use crate::exchange::{OwnerKey, Reject, RejectKind, Reply, UpstreamCall};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::policy::Permitted;
@@ -239,7 +240,7 @@ impl Server {
                     });
                 }
                 Err(cause) => {
-                    tracing::warn!(server = %self.name(), cause, "the server is down");
+                    tracing::warn!(server = %self.name(), cause, code = Code::ServerDown.id(), "the server is down");
                     failures = failures.saturating_add(1);
                     self.set_phase(Phase::Down(cause));
                     self.hide_later();
@@ -332,16 +333,22 @@ impl Server {
         if same(&self.status.borrow()) {
             return;
         }
-        self.status.send_modify(|status| {
+        self.change(|status| {
             status.phase = Phase::Ready;
             status.tools = Some(Arc::from(listing.tools));
         });
-        self.tell();
     }
 
     fn set_phase(&self, phase: Phase) {
-        self.status.send_modify(|status| status.phase = phase);
-        self.tell();
+        self.change(|status| status.phase = phase);
+    }
+
+    /// Changes the status under the lock of the news: who sees the one and then asks for the other sees both.
+    fn change(&self, change: impl FnOnce(&mut TargetStatus)) {
+        self.news.send_modify(|count| {
+            self.status.send_modify(change);
+            *count += 1;
+        });
     }
 
     fn tell(&self) {
@@ -570,7 +577,40 @@ fn backoff(failures: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{BACKOFF_MAX, BACKOFF_MIN, backoff};
+    use std::sync::Arc;
+
+    use tokio::sync::{Semaphore, watch};
+
+    use super::{BACKOFF_MAX, BACKOFF_MIN, Phase, Server, ServerSettings, Transport, backoff};
+    use crate::id::UpstreamName;
+    use crate::runtime::Tasks;
+    use crate::secret::Secret;
+    use crate::upstream::http;
+
+    /// A list asks first where servers stand, then whether the snapshot has seen their news: one that came in between would
+    /// be missing from it, as if it were old [TRN-8].
+    #[test]
+    fn who_sees_a_new_status_sees_its_news() {
+        const CHANGES: u64 = 50_000;
+        let url = "http://127.0.0.1:1/".to_owned();
+        let transport = Transport::Http { uri: url.parse().unwrap(), url: Secret::new(url), headers: Vec::new() };
+        let settings = Arc::new(ServerSettings::new(UpstreamName::new("up").unwrap(), transport));
+        let connector = http::connector(Arc::clone(&settings), Tasks::new());
+        let starts = Arc::new(Semaphore::new(1));
+        let server = Server::new(settings, connector, Tasks::new(), starts, watch::Sender::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| (1..=CHANGES).for_each(|count| server.set_phase(Phase::Down(count.to_string()))));
+            let mut count = 0;
+            while count < CHANGES {
+                count = match server.status().phase {
+                    Phase::Down(count) => count.parse().unwrap(),
+                    Phase::Ready | Phase::Starting => 0,
+                };
+                let news = *server.news.borrow();
+                assert!(news >= count, "change {count} is seen, and the news of {news} alone");
+            }
+        });
+    }
 
     #[test]
     fn pauses_grow_and_are_bounded() {

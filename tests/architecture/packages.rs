@@ -43,6 +43,11 @@ pub(crate) const PACKAGES: &[Package] = &[
         "lexopt and bpaf: help text and completions for twenty verbs would be ours to write",
     ),
     package(
+        "clap_complete",
+        "completion scripts of five shells from clap's own definition; by clap's authors",
+        "by hand: a script per shell that ages with every verb",
+    ),
+    package(
         "dashmap",
         "sharded maps of sessions and calls in flight, behind copy-out access only",
         "papaya replaces whole values; Mutex<HashMap> is one lock for all calls",

@@ -105,3 +105,20 @@ async fn a_change_of_nothing_is_not_told() {
     app.stop().await;
     assert_eq!(stream.changes_to_the_end().await, 0);
 }
+
+/// What comes back is told too: nobody's list says to a stateless listener what its client knows [POL-10].
+#[tokio::test]
+async fn a_change_back_is_told() {
+    let upstream = Upstream::start(Speaks::Both, false, &["a"]).await;
+    let app = TestApp::open(&[("up", upstream.lines())]).await;
+    until("the gateway's own stream", || upstream.streams() > 0).await;
+    let client = Client::connect(Era::Stateless, app.addr, "/mcp", None).await;
+    assert_eq!(client.names().await, ["up__a"]);
+    let mut stream = client.listen().await;
+    for tools in [["a", "b"].as_slice(), &["a"], &["a", "b"]] {
+        upstream.change(tools);
+        assert!(within_deadline("a list change", stream.next()).await.unwrap().contains("list_changed"));
+        assert_eq!(client.names().await.len(), tools.len());
+    }
+    app.stop().await;
+}

@@ -177,8 +177,9 @@ async fn a_state_that_is_not_the_callers_is_refused() {
 /// [R53] A client over HTTP mirrors what the list annotates, also where the tool's server sits behind a pipe.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stdio_servers_annotated_argument_must_agree_with_its_header() {
+    const TOOL: &str = r#"{"name":"mirrored","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}"#;
     for server_era in ERAS {
-        let child = Child::new(server_era, &["mirrored"]);
+        let child = Child::new(server_era, &[TOOL]);
         let app = TestApp::open(&[("up", child.lines())]).await;
         let client = Client::connect(Era::Stateless, app.addr, "/mcp/up", None).await;
         let call = async |arguments: &str, header: Option<&str>| {

@@ -10,13 +10,21 @@ mod change;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
+mod command_line;
+#[cfg(test)]
 mod deploy;
 #[cfg(test)]
 mod eras;
 #[cfg(test)]
+mod explain;
+#[cfg(test)]
+mod help;
+#[cfg(test)]
 mod ids;
 #[cfg(test)]
 mod lists;
+#[cfg(test)]
+mod schema;
 #[cfg(test)]
 mod start_stop;
 #[cfg(test)]

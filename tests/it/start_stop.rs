@@ -19,7 +19,7 @@ async fn a_port_that_is_taken_fails_the_start() {
 
     let (code, said) = Gateway::try_start(&addr, &rest).await.err().unwrap();
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("cannot listen on") && said.contains(&addr), "{said}");
+    assert!(said.contains("error[P501]: cannot listen on") && said.contains(&addr), "{said}");
     assert!(child.pids().is_empty(), "a server was started");
 }
 

@@ -18,8 +18,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::support::{
-    Answer, Authority, Client, ERAS, Era, Gateway, Leaf, Secured, Speaks, TestApp, Tunnel, Upstream, connect_tls,
-    folder, until, within_deadline,
+    Answer, Authority, Client, ERAS, Ended, Era, Gateway, Leaf, Secured, Speaks, TestApp, Tunnel, Upstream,
+    connect_tls, folder, until, within_deadline,
 };
 
 /// A certificate's folder, in which it is replaced as a mounted Secret is: by a swapped link.
@@ -384,6 +384,27 @@ async fn a_local_socket_is_its_owners_and_goes_with_the_gateway() {
 
 fn remove(folder: &Path) {
     let _removed = std::fs::remove_dir_all(folder).is_ok();
+}
+
+/// `call --url` speaks https too, and sends nothing to a gateway whose certificate is not good.
+#[tokio::test]
+async fn a_call_of_the_command_line_judges_the_certificate() {
+    let authority = Authority::new();
+    let mounted = Mounted::new(&authority.leaf(&["localhost"]));
+    let upstream = Upstream::start(Speaks::Both, false, &["echo"]).await;
+    let app = TestApp::start("none", &rest(&mounted.lines(), &upstream)).await;
+    let command = crate::support::Command::new("");
+    command.write("ca.pem", &authority.pem);
+    command.write("other.pem", &Authority::new().pem);
+    let url = format!("https://localhost:{}/mcp", app.addr.port());
+    for (file, code, calls) in [("other.pem", 1, 0), ("ca.pem", 0, 1)] {
+        let mut process = command.process(&["call", "--url", &url, "up__echo", "k=v"]);
+        process.env("SSL_CERT_FILE", file).env_remove("SSL_CERT_DIR");
+        let ended = Ended::of(process).await.code(code);
+        assert_eq!(ended.stderr.contains("of no authority that is trusted"), code == 1, "{ended:?}");
+        assert_eq!(upstream.calls().len(), calls, "{ended:?}");
+    }
+    app.stop().await;
 }
 
 /// What certs/README.md says: the script's certificate serves, its authority is trusted, its keys are nobody else's.

@@ -10,6 +10,7 @@ use futures_util::FutureExt as _;
 use crate::exchange::{Event, ReasonCode, Reject, RejectKind};
 use crate::id::PrincipalId;
 use crate::runtime::Stop;
+use crate::telemetry::access_line;
 use crate::wire::jsonrpc::RequestId;
 use crate::wire::mcp::Era;
 
@@ -155,7 +156,7 @@ pub(super) fn too_many() -> Refusal {
 /// Writes the access line of an answer.
 pub(super) fn log_access(access: AccessLog, principal: &PrincipalId, method: &str, rendered: &Rendered) {
     if access == AccessLog::On {
-        tracing::info!(principal = principal.as_str(), method, status = rendered.status.as_u16(), "request");
+        access_line(principal.as_str(), method, rendered.status.as_u16());
     }
 }
 

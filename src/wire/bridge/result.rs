@@ -89,6 +89,14 @@ impl<'a> Inside<'a> {
         self.members.at(self.text, key).map_err(|err| malformed(&err))
     }
 
+    fn find<const N: usize>(&self, keys: [&'static str; N]) -> Result<[Option<Range<usize>>; N], BridgeRefusal> {
+        self.members.find(self.text, keys).map_err(|err| malformed(&err))
+    }
+
+    fn part(&self, at: &Range<usize>) -> Raw<'a> {
+        Raw::new(self.text.get(at.clone()).unwrap_or_default())
+    }
+
     fn iter(&self) -> impl Iterator<Item = (Cow<'_, [u8]>, Raw<'_>)> {
         self.members.iter(self.text)
     }
@@ -110,7 +118,7 @@ fn replace_id(edits: &mut Edits, response: &Response, id: &RequestId) {
 }
 
 fn to_stateless(edits: &mut Edits, result: &Inside<'_>, client: &ClientSide<'_>) -> Result<(), BridgeRefusal> {
-    let mut head = Vec::new();
+    let mut head = Vec::with_capacity(192);
     if result.get("resultType")?.is_none() {
         head.extend_from_slice(b"\"resultType\":\"complete\",");
     }
@@ -128,7 +136,7 @@ fn to_stateless(edits: &mut Edits, result: &Inside<'_>, client: &ClientSide<'_>)
                     edits.replace(theirs.start + start..theirs.end + start, client.server_info.to_vec());
                 }
                 None => {
-                    let mut member = Vec::new();
+                    let mut member = Vec::with_capacity(160);
                     server_info_member(&mut member, client);
                     member.extend_from_slice(if inner.is_empty() { b"" } else { b"," });
                     edits.replace(start + 1..start + 1, member);
@@ -154,15 +162,18 @@ fn server_info_member(out: &mut Vec<u8>, client: &ClientSide<'_>) {
 }
 
 fn to_legacy(edits: &mut Edits, result: &Inside<'_>) -> Result<(), BridgeRefusal> {
-    let structured = result.get("structuredContent")?;
+    const KEYS: [&str; 6] = ["structuredContent", "_meta", "content", "resultType", "ttlMs", "cacheScope"];
+    let [structured_at, meta_at, content_at, kind, ttl, scope] = result.find(KEYS)?;
+    let structured = structured_at.map(|at| result.part(&at));
     let open = structured.is_some_and(|value| !value.is_object());
-    let drops =
-        |key: &[u8]| matches!(key, b"resultType" | b"ttlMs" | b"cacheScope") || (open && key == b"structuredContent");
-    let reserved =
-        result.get("_meta")?.filter(|meta| memchr::memmem::find(meta.get(), RESERVED_PREFIX.as_bytes()).is_some());
-    if !result.iter().any(|(key, _)| drops(&key)) && reserved.is_none() {
+    let reserved = meta_at
+        .map(|at| result.part(&at))
+        .filter(|meta| memchr::memmem::find(meta.get(), RESERVED_PREFIX.as_bytes()).is_some());
+    if !open && kind.is_none() && ttl.is_none() && scope.is_none() && reserved.is_none() {
         return Ok(());
     }
+    let drops =
+        |key: &[u8]| matches!(key, b"resultType" | b"ttlMs" | b"cacheScope") || (open && key == b"structuredContent");
     let mut out = Vec::with_capacity(result.end - result.start);
     out.push(b'{');
     for (key, value) in result.iter().filter(|(key, _)| !drops(key)) {
@@ -177,7 +188,7 @@ fn to_legacy(edits: &mut Edits, result: &Inside<'_>) -> Result<(), BridgeRefusal
             out.extend_from_slice(value.get());
         }
     }
-    if open && result.get("content")?.is_none() {
+    if open && content_at.is_none() {
         comma(&mut out);
         out.extend_from_slice(b"\"content\":");
         with_text(&mut out, Raw::NULL, structured);

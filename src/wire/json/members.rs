@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::scan::{DEPTH_MAX, Key, ScanError, Scanner};
+use super::scan::{DEPTH_MAX, Fault, Key, ScanError, Scanner};
 
 /// Why a text cannot be looked into.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,13 +69,25 @@ pub fn nested(
         return Err(ScanError::Expected("less than 4 GiB", text.len()).into());
     }
     let mut scanner = Scanner::new(text, depth_max);
+    match both(&mut scanner, text, wanted) {
+        Ok(found) => found.ok_or(JsonError::Kind("object")),
+        Err(Fault) => Err(scanner.error().into()),
+    }
+}
+
+/// Reads both floors; `None` if the text is something else than an object.
+fn both<'a>(
+    scanner: &mut Scanner<'a>,
+    text: &'a [u8],
+    wanted: impl Fn(&[u8]) -> bool,
+) -> Result<Option<(Outline, Option<Outline>)>, Fault> {
     if scanner.next().is_some_and(|first| first != b'{') {
         scanner.value()?;
         scanner.end()?;
-        return Err(JsonError::Kind("object"));
+        return Ok(None);
     }
     let mut inner = None;
-    let outer = object(&mut scanner, |scanner, key| {
+    let outer = object(scanner, |scanner, key| {
         let key = Member { key: packed(&key.at), value: (0, 0), escaped: key.escaped }.key(text);
         if scanner.next() == Some(b'{') && wanted(&key) {
             let start = scanner.place();
@@ -85,7 +97,7 @@ pub fn nested(
         scanner.value()
     })?;
     scanner.end()?;
-    Ok((outer, inner))
+    Ok(Some((outer, inner)))
 }
 
 /// Returns where the elements of the array that `text` holds lie.
@@ -94,10 +106,17 @@ pub fn nested(
 /// [`JsonError`] if `text` is anything but one JSON array.
 pub fn elements(text: &[u8]) -> Result<Vec<Range<usize>>, JsonError> {
     let mut scanner = Scanner::new(text, DEPTH_MAX);
+    match array(&mut scanner) {
+        Ok(found) => found.ok_or(JsonError::Kind("array")),
+        Err(Fault) => Err(scanner.error().into()),
+    }
+}
+
+fn array(scanner: &mut Scanner<'_>) -> Result<Option<Vec<Range<usize>>>, Fault> {
     if scanner.next().is_some_and(|first| first != b'[') {
         scanner.value()?;
         scanner.end()?;
-        return Err(JsonError::Kind("array"));
+        return Ok(None);
     }
     let mut found = Vec::new();
     let mut more = !scanner.open(b'[')?;
@@ -106,13 +125,13 @@ pub fn elements(text: &[u8]) -> Result<Vec<Range<usize>>, JsonError> {
         more = scanner.more()?;
     }
     scanner.end()?;
-    Ok(found)
+    Ok(Some(found))
 }
 
 fn object<'a>(
     scanner: &mut Scanner<'a>,
-    mut value: impl FnMut(&mut Scanner<'a>, &Key) -> Result<Range<usize>, ScanError>,
-) -> Result<Outline, ScanError> {
+    mut value: impl FnMut(&mut Scanner<'a>, &Key) -> Result<Range<usize>, Fault>,
+) -> Result<Outline, Fault> {
     let mut found = SmallVec::new();
     let mut more = !scanner.open(b'{')?;
     while more {
@@ -261,6 +280,14 @@ impl<'a> Members<'a> {
     /// [`JsonError::Duplicate`] if the key stands twice.
     pub fn at(&self, key: &'static str) -> Result<Option<Range<usize>>, JsonError> {
         self.outline.at(self.text, key)
+    }
+
+    /// Returns where the values of several keys lie; one walk for all of them.
+    ///
+    /// # Errors
+    /// [`JsonError::Duplicate`] if one of the keys stands twice.
+    pub fn find<const N: usize>(&self, keys: [&'static str; N]) -> Result<[Option<Range<usize>>; N], JsonError> {
+        self.outline.find(self.text, keys)
     }
 
     /// Walks the members in the order written; keys are decoded.

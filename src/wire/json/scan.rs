@@ -25,6 +25,10 @@ pub enum ScanError {
     Depth(usize),
 }
 
+/// Something is wrong; [`Scanner::error`] says what. Without a size, so that every step returns in a register.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fault;
+
 /// A place in a text that is read from its beginning.
 #[derive(Debug)]
 pub(super) struct Scanner<'a> {
@@ -36,6 +40,7 @@ pub(super) struct Scanner<'a> {
     objects: [u64; DEPTH_MAX / 64],
     /// All that has been read is ASCII.
     ascii: bool,
+    error: ScanError,
 }
 
 /// A key, as it is spelled.
@@ -52,15 +57,23 @@ pub(super) struct Key {
 impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a [u8], depth_max: usize) -> Self {
         let depth_max = depth_max.min(DEPTH_MAX);
-        Self { text, at: 0, depth_max, depth: 0, objects: [0; DEPTH_MAX / 64], ascii: true }
+        let error = ScanError::Expected("JSON", 0);
+        Self { text, at: 0, depth_max, depth: 0, objects: [0; DEPTH_MAX / 64], ascii: true, error }
     }
 
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
 
-    const fn expected(&self, what: &'static str) -> ScanError {
-        ScanError::Expected(what, self.at)
+    #[cold]
+    const fn expected(&mut self, what: &'static str) -> Fault {
+        self.error = ScanError::Expected(what, self.at);
+        Fault
+    }
+
+    /// Says what is wrong, after a [`Fault`].
+    pub(super) const fn error(&self) -> ScanError {
+        self.error
     }
 
     /// Returns how many bytes have been read.
@@ -82,18 +95,25 @@ impl<'a> Scanner<'a> {
     }
 
     /// Returns the next byte that is no white space, without taking it.
+    #[inline]
     pub(super) fn next(&mut self) -> Option<u8> {
-        self.white();
-        self.peek()
+        match self.peek() {
+            Some(byte) if byte > b' ' => Some(byte),
+            _ => {
+                self.white();
+                self.peek()
+            }
+        }
     }
 
     /// Opens an object or array whose bracket is next; says whether it is empty, and closes it again then.
-    pub(super) fn open(&mut self, bracket: u8) -> Result<bool, ScanError> {
+    pub(super) fn open(&mut self, bracket: u8) -> Result<bool, Fault> {
         if self.next() != Some(bracket) {
             return Err(self.expected(if bracket == b'{' { "an object" } else { "an array" }));
         }
         if self.depth >= self.depth_max {
-            return Err(ScanError::Depth(self.depth_max));
+            self.error = ScanError::Depth(self.depth_max);
+            return Err(Fault);
         }
         self.at += 1;
         if let Some(word) = self.objects.get_mut(self.depth / 64) {
@@ -110,7 +130,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Goes from the end of an element to the next; `false` if its object or array has ended.
-    pub(super) fn more(&mut self) -> Result<bool, ScanError> {
+    pub(super) fn more(&mut self) -> Result<bool, Fault> {
         match (self.next(), self.in_object()) {
             (Some(b','), _) => {
                 self.at += 1;
@@ -132,21 +152,34 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads a key and its colon.
-    pub(super) fn key(&mut self) -> Result<Key, ScanError> {
+    pub(super) fn key(&mut self) -> Result<Key, Fault> {
         if self.next() != Some(b'"') {
             return Err(self.expected("a key"));
         }
         let start = self.at + 1;
         let escaped = self.string()?;
         let at = start..self.at - 1;
-        self.white();
-        if self.take(b':') { Ok(Key { at, escaped }) } else { Err(self.expected("':'")) }
+        if self.next() != Some(b':') {
+            return Err(self.expected("':'"));
+        }
+        self.at += 1;
+        Ok(Key { at, escaped })
     }
 
     /// Reads a value of any kind; returns where it lies.
-    pub(super) fn value(&mut self) -> Result<Range<usize>, ScanError> {
-        self.white();
+    pub(super) fn value(&mut self) -> Result<Range<usize>, Fault> {
+        let first = self.next();
         let start = self.at;
+        match first {
+            Some(b'"') => drop(self.string()?),
+            Some(b'{' | b'[') => self.nested()?,
+            _ => self.scalar(first)?,
+        }
+        Ok(start..self.at)
+    }
+
+    /// Reads an object or array to its end.
+    fn nested(&mut self) -> Result<(), Fault> {
         let floor = self.depth;
         loop {
             match self.next() {
@@ -162,15 +195,11 @@ impl<'a> Scanner<'a> {
                         continue;
                     }
                 }
-                Some(b'-' | b'0'..=b'9') => self.number()?,
-                Some(b't') => self.word(b"true")?,
-                Some(b'f') => self.word(b"false")?,
-                Some(b'n') => self.word(b"null")?,
-                _ => return Err(self.expected("a value")),
+                first => self.scalar(first)?,
             }
             loop {
                 if self.depth == floor {
-                    return Ok(start..self.at);
+                    return Ok(());
                 }
                 if self.more()? {
                     if self.in_object() {
@@ -182,27 +211,36 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    fn scalar(&mut self, first: Option<u8>) -> Result<(), Fault> {
+        match first {
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.word(b"true"),
+            Some(b'f') => self.word(b"false"),
+            Some(b'n') => self.word(b"null"),
+            _ => Err(self.expected("a value")),
+        }
+    }
+
     /// Reads what must be the end: white space alone.
-    pub(super) fn end(&mut self) -> Result<(), ScanError> {
+    pub(super) fn end(&mut self) -> Result<(), Fault> {
         if self.next().is_some() {
             return Err(self.expected("the end"));
         }
         if !self.ascii
             && let Err(err) = std::str::from_utf8(self.text)
         {
-            return Err(ScanError::Expected("UTF-8", err.valid_up_to()));
+            self.error = ScanError::Expected("UTF-8", err.valid_up_to());
+            return Err(Fault);
         }
         Ok(())
     }
 
     /// Reads a string whose opening quote is next; says whether it holds a backslash.
-    fn string(&mut self) -> Result<bool, ScanError> {
+    fn string(&mut self) -> Result<bool, Fault> {
         self.at += 1;
         let mut escaped = false;
         loop {
-            let rest = self.text.get(self.at..).unwrap_or_default();
-            let plain = self.plain(rest)?;
-            self.at += plain;
+            self.plain()?;
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -217,42 +255,44 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Counts the bytes before the next quote, backslash, or control character (which is an error).
+    /// Reads on to the next quote, backslash, or control character (which is an error).
     ///
     /// Eight bytes at a time; a string that goes on is left to vector instructions.
-    fn plain(&mut self, rest: &[u8]) -> Result<usize, ScanError> {
-        let mut at = 0;
-        for word in rest.as_chunks::<8>().0.iter().take(SHORT / 8) {
+    fn plain(&mut self) -> Result<(), Fault> {
+        let text = self.text;
+        let short = self.at + SHORT;
+        while self.at < short
+            && let Some(word) = text.get(self.at..).and_then(<[u8]>::first_chunk::<8>)
+        {
             let word = u64::from_le_bytes(*word);
             let stops = stops(word);
-            // Only what stands before the stop has been read.
-            let read = if stops == 0 { word } else { word & (stops & stops.wrapping_neg()).wrapping_sub(1) };
-            self.ascii &= read & HIGH == 0;
             if stops != 0 {
-                return self.stopped(rest, at + stops.trailing_zeros() as usize / 8);
+                // Only what stands before the stop has been read.
+                let read = word & (stops & stops.wrapping_neg()).wrapping_sub(1);
+                self.ascii &= read & HIGH == 0;
+                self.at += stops.trailing_zeros() as usize / 8;
+                return self.no_control();
             }
-            at += 8;
+            self.ascii &= word & HIGH == 0;
+            self.at += 8;
         }
-        let rest_of_it = rest.get(at..).unwrap_or_default();
-        let end = at + memchr::memchr2(b'"', b'\\', rest_of_it).unwrap_or(rest_of_it.len());
-        let block = rest.get(at..end).unwrap_or_default();
+        let rest = text.get(self.at..).unwrap_or_default();
+        let end = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        let block = rest.get(..end).unwrap_or_default();
         let (least, all) = extremes(block);
         self.ascii &= all < 0x80;
-        if least < b' ' {
-            return self.stopped(rest, at + block.iter().position(|byte| *byte < b' ').unwrap_or(0));
-        }
-        Ok(end)
+        self.at += if least < b' ' { block.iter().position(|byte| *byte < b' ').unwrap_or(0) } else { end };
+        if least < b' ' { self.no_control() } else { Ok(()) }
     }
 
-    fn stopped(&mut self, rest: &[u8], at: usize) -> Result<usize, ScanError> {
-        if rest.get(at).is_some_and(|byte| *byte < b' ') {
-            self.at += at;
+    fn no_control(&mut self) -> Result<(), Fault> {
+        if self.peek().is_some_and(|byte| byte < b' ') {
             return Err(self.expected("no control character in a string"));
         }
-        Ok(at)
+        Ok(())
     }
 
-    fn escape(&mut self) -> Result<(), ScanError> {
+    fn escape(&mut self) -> Result<(), Fault> {
         self.at += 1;
         match self.peek() {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
@@ -268,7 +308,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn number(&mut self) -> Result<(), ScanError> {
+    fn number(&mut self) -> Result<(), Fault> {
         self.take(b'-');
         if !self.take(b'0') {
             self.digits()?;
@@ -285,14 +325,14 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn digits(&mut self) -> Result<(), ScanError> {
+    fn digits(&mut self) -> Result<(), Fault> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += count;
         if count == 0 { Err(self.expected("a digit")) } else { Ok(()) }
     }
 
-    fn word(&mut self, word: &'static [u8]) -> Result<(), ScanError> {
+    fn word(&mut self, word: &'static [u8]) -> Result<(), Fault> {
         if self.text.get(self.at..).unwrap_or_default().starts_with(word) {
             self.at += word.len();
             Ok(())

@@ -2,12 +2,11 @@
 
 use proptest::prelude::{ProptestConfig, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 
-use super::{ScanError, Scanner};
+use super::{Fault, ScanError, Scanner};
 
 fn scan(text: &[u8], depth_max: usize) -> Result<(), ScanError> {
     let mut scanner = Scanner::new(text, depth_max);
-    scanner.value()?;
-    scanner.end()
+    scanner.value().and_then(|_| scanner.end()).map_err(|Fault| scanner.error())
 }
 
 /// What `serde_json` says of a text; its own depth is not bounded where nothing is decoded.

@@ -62,19 +62,22 @@ impl RequestMeta {
         let Some(raw) = params.map(|params| params.slice("_meta")).transpose()?.flatten() else {
             return Ok(Self::default());
         };
-        let members = json::members(&raw)?;
-        let slice = |value: Raw<'_>| raw.slice_ref(value.get());
-        let version = members.get(VERSION_KEY)?.map(|value| json::text(value).map(std::borrow::Cow::into_owned));
-        let capabilities = members.get(CAPABILITIES_KEY)?.map(slice);
+        const KEYS: [&str; 5] = [VERSION_KEY, CAPABILITIES_KEY, PROGRESS_TOKEN_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY];
+        let [version, capabilities, progress_token, client_info, log_level] = json::members(&raw)?.find(KEYS)?;
+        let slice = |at| raw.slice(at);
+        let version = version.map(|at| {
+            let version = slice(at);
+            json::text(Raw::new(&version)).map(std::borrow::Cow::into_owned)
+        });
+        let capabilities = capabilities.map(slice);
         if capabilities.as_ref().is_some_and(|value| value.first() != Some(&b'{')) {
             return Err(MetaError::WrongType(CAPABILITIES_KEY));
         }
-        let progress_token = members.get(PROGRESS_TOKEN_KEY)?.map(slice);
+        let progress_token = progress_token.map(slice);
         if progress_token.as_ref().is_some_and(|value| !matches!(value.first(), Some(b'"' | b'-' | b'0'..=b'9'))) {
             return Err(MetaError::WrongType(PROGRESS_TOKEN_KEY));
         }
-        let client_info = members.get(CLIENT_INFO_KEY)?.map(slice);
-        let log_level = members.get(LOG_LEVEL_KEY)?.map(slice);
+        let (client_info, log_level) = (client_info.map(slice), log_level.map(slice));
         Ok(Self { version, capabilities, client_info, progress_token, log_level, raw: Some(raw.clone()) })
     }
 

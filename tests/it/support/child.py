@@ -1,7 +1,7 @@
 """A scripted MCP server over stdio.
 
 Arguments: what it speaks (legacy, stateless), and the path of its JSON facts, read anew whenever they are needed:
-`tools` (names; `mirrored` has an argument `region` that travels as a header too) and `batch` (how many calls of `together` are answered together, in random order). Beside the facts it
+`tools` (names, or whole definitions) and `batch` (how many calls of `together` are answered together, in random order). Beside the facts it
 writes `.pid`, its id at the end of a line, and `.log`, every line that it reads.
 """
 
@@ -16,7 +16,6 @@ SPEAKS, PATH = sys.argv[1], sys.argv[2]
 ODDITIES = r'"big":123456789012345678901234567890,"n":1.10,"e":1E+2,"s":"\ud800 \u00e9\/","none":null,"content":[{"type":"text","text":"\udfff","y":-0.0}],"isError":false'
 HEAD = r'"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"up","version":"1"},"a/b":1.0}'
 STATE = r'"st\u00e9 \ud83d\ude00 \"q\" \/ 1.10"'
-MIRRORED = '{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}'
 waiting = []
 stubborn = []
 
@@ -112,8 +111,8 @@ for line in sys.stdin.buffer:
         result(request, '"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}},"ttlMs":0,"cacheScope":"public"')
     elif method == "tools/list":
         head = '"resultType":"complete","ttlMs":0,"cacheScope":"public",' if stateless else ""
-        schema = lambda name: MIRRORED if name == "mirrored" else '{"type":"object"}'
-        tools = ",".join(f'{{"name":{json.dumps(name)},"inputSchema":{schema(name)},"x":1.10}}' for name in facts()["tools"])
+        tool = lambda name: f'{{"name":{json.dumps(name)},"inputSchema":{{"type":"object"}},"x":1.10}}'
+        tools = ",".join(name if name.startswith('{"name":') else tool(name) for name in facts()["tools"])
         result(request, f'{head}"tools":[{tools}]')
     elif method == "tools/call":
         call(request, line, stateless)

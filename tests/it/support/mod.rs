@@ -3,6 +3,7 @@
 mod app;
 mod certs;
 mod client;
+mod command;
 mod piped;
 mod process;
 mod tunnel;
@@ -13,6 +14,7 @@ pub(crate) mod yaml;
 pub(crate) use app::TestApp;
 pub(crate) use certs::{Authority, Leaf};
 pub(crate) use client::{Answer, Client, body};
+pub(crate) use command::{Command, Ended};
 pub(crate) use piped::Piped;
 pub(crate) use process::{Child, Gateway, folder, lives, peak_memory_kib, until, within_deadline};
 pub(crate) use tunnel::{Secured, Tunnel, connect_tls};

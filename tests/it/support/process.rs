@@ -70,6 +70,20 @@ impl Child {
         format!("command = \"python3\"\nargs = [{}]", args.join(", "))
     }
 
+    /// The lines of its table, if it is to begin when a file is there, in the gateway's working folder.
+    pub(crate) fn lines_after(&self, file: &str) -> String {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/child.py");
+        let wait = format!("until [ -e {file} ]; do sleep 0.05; done; exec python3 \"$0\" \"$1\" \"$2\"");
+        let args = [
+            "-c".into(),
+            wait,
+            script.display().to_string(),
+            self.era.word().into(),
+            self.path("facts").display().to_string(),
+        ];
+        format!("command = \"sh\"\nargs = [{}]", args.map(|arg| super::quoted(&arg)).join(", "))
+    }
+
     /// The `tools/call` lines that it and its predecessors have read.
     pub(crate) fn calls(&self) -> Vec<String> {
         let log = std::fs::read_to_string(self.path("facts.log")).unwrap_or_default();
@@ -93,6 +107,8 @@ impl Drop for Child {
 pub(crate) struct Gateway {
     /// Where clients connect.
     pub(crate) addr: SocketAddr,
+    /// Where probes are answered.
+    pub(crate) admin: SocketAddr,
     /// What it said up to the end of its start block.
     pub(crate) said: String,
     child: tokio::process::Child,
@@ -103,7 +119,12 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts `portcullis serve` with a configuration; `Err` is what it said if it ended instead.
     pub(crate) async fn try_start(http: &str, rest: &str) -> Result<Self, (Option<i32>, String)> {
-        Self::try_start_in(&[], http, rest).await
+        Self::try_start_with("none", http, rest).await
+    }
+
+    /// The same, for callers that are known in this way.
+    pub(crate) async fn try_start_with(auth: &str, http: &str, rest: &str) -> Result<Self, (Option<i32>, String)> {
+        Self::launch(&[], auth, http, rest).await
     }
 
     /// The same, with these variables in its environment.
@@ -112,8 +133,12 @@ impl Gateway {
         http: &str,
         rest: &str,
     ) -> Result<Self, (Option<i32>, String)> {
+        Self::launch(env, "none", http, rest).await
+    }
+
+    async fn launch(env: &[(&str, &Path)], auth: &str, http: &str, rest: &str) -> Result<Self, (Option<i32>, String)> {
         let folder = folder();
-        let text = format!("[listen]\nhttp = \"{http}\"\nadmin = \"127.0.0.1:0\"\nauth = \"none\"\n{rest}");
+        let text = format!("[listen]\nhttp = \"{http}\"\nadmin = \"127.0.0.1:0\"\nauth = \"{auth}\"\n{rest}");
         std::fs::write(folder.join("portcullis.toml"), text).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_portcullis"))
             .args(["serve", "--config"])
@@ -127,7 +152,7 @@ impl Gateway {
             .unwrap();
         let mut talk = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut said = String::new();
-        let mut addr = None;
+        let (mut addr, mut admin) = (None, None);
         while let Some(line) = within_deadline("the start block", talk.next_line()).await.unwrap() {
             if let Some(at) = line.trim().strip_prefix("MCP ") {
                 let at = at.trim().trim_start_matches("http://").trim_start_matches("https://");
@@ -135,10 +160,14 @@ impl Gateway {
                 let at = if at.starts_with("unix:") { "0.0.0.0:0" } else { at.trim_end_matches("/mcp") };
                 addr = Some(at.parse().unwrap());
             }
+            if let Some(at) = line.trim().strip_prefix("probes ") {
+                let at = at.trim().trim_start_matches("http://").trim_end_matches("/readyz");
+                admin = Some(at.parse().unwrap());
+            }
             said.push_str(&line);
             said.push('\n');
-            if let (true, Some(addr)) = (line.trim().is_empty(), addr) {
-                return Ok(Self { addr, said, child, talk, folder });
+            if let (true, Some(addr), Some(admin)) = (line.trim().is_empty(), addr, admin) {
+                return Ok(Self { addr, admin, said, child, talk, folder });
             }
         }
         let status = child.wait().await.unwrap();

@@ -84,7 +84,9 @@ impl Upstream {
     }
 
     fn set(&self, tools: &[&str]) {
-        *self.state.tools.lock().unwrap() = tools.iter().map(|name| super::quoted(name)).collect();
+        let spelled =
+            |tool: &&str| if tool.starts_with(r#"{"name":"#) { (*tool).to_owned() } else { super::quoted(tool) };
+        *self.state.tools.lock().unwrap() = tools.iter().map(spelled).collect();
     }
 
     /// Changes the tools, and says so.
@@ -188,7 +190,10 @@ impl State {
         let tools = self.tools.lock().unwrap();
         let tools: Vec<String> = tools
             .iter()
-            .map(|name| format!(r#"{{"name":{name},"inputSchema":{{"type":"object"}},"x":1.10}}"#))
+            .map(|tool| match tool.starts_with(r#"{"name":"#) {
+                true => tool.clone(),
+                false => format!(r#"{{"name":{tool},"inputSchema":{{"type":"object"}},"x":1.10}}"#),
+            })
             .collect();
         let more = if stateless { r#""resultType":"complete","ttlMs":0,"cacheScope":"public","# } else { "" };
         format!(r#"{{{more}"tools":[{}]}}"#, tools.join(","))

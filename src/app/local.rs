@@ -1,0 +1,187 @@
+//! A gateway without doors: the whole hall in this process, for a command that asks something and ends.
+//!
+//! Not for: arguments or output (`cli`). Invariant: every list and call goes through [`Handler`], as a client's does.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+
+use crate::clock::Clock;
+use crate::exchange::{
+    Answer, Call, Caller as _, ClientFacts, Endpoint, Event, Exchange, Handler as _, Outcome, Owner, OwnerKey,
+    ReasonCode, Reject, RejectKind, Reply, ReplyBody, Told, ToolCall,
+};
+use crate::gateway::{Gateway, GatewaySettings, Identified};
+use crate::id::UpstreamName;
+use crate::runtime::{Ready, Tasks};
+use crate::upstream::{TargetSet, TargetStatus};
+use crate::wire::bridge;
+use crate::wire::json;
+use crate::wire::jsonrpc::{Decoded, Limits, Message, Request, Response, decode};
+use crate::wire::mcp::{CallParams, RequestMeta, STATELESS_LATEST, ToolDefinition};
+
+use super::AppError;
+
+/// How long servers have to end in order: stdin, TERM, KILL.
+const CLOSE_GRACE: Duration = Duration::from_secs(8);
+
+/// A hall without doors, and the servers it needs.
+#[derive(Debug)]
+pub struct Local {
+    gateway: Arc<Gateway>,
+    targets: Arc<TargetSet>,
+    tasks: Tasks,
+}
+
+/// Why a request did not get its answer.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// The request cannot be read.
+    #[error("the request cannot be read: {0}")]
+    Malformed(String),
+    /// It was refused.
+    #[error("{}", .0.public)]
+    Refused(Reject),
+}
+
+// === impl Local ===
+
+impl Local {
+    /// Builds the hall and starts the servers that are needed; no other is built. Needs a runtime.
+    ///
+    /// # Errors
+    /// [`AppError`].
+    pub fn start(
+        mut settings: GatewaySettings,
+        base_env: &Arc<[(OsString, OsString)]>,
+        needed: &BTreeSet<UpstreamName>,
+    ) -> Result<Self, AppError> {
+        settings.servers.retain(|server| needed.contains(&server.name));
+        let (tasks, clock) = (Tasks::new(), Clock::real());
+        let targets = Arc::new(TargetSet::new(&settings.servers, &tasks, &clock, base_env)?);
+        let gateway = Gateway::new(settings, Arc::clone(&targets), &tasks, clock)?;
+        // One principal at most is served here, so that the child a list is read from is its own.
+        targets.start(|_| 1, &Ready::new());
+        Ok(Self { gateway, targets, tasks })
+    }
+
+    /// Returns the hall.
+    #[must_use]
+    pub const fn gateway(&self) -> &Arc<Gateway> {
+        &self.gateway
+    }
+
+    /// Waits until no server is starting any more, and the hall knows it. Each server's own limits bound this.
+    pub async fn settled(&self) {
+        futures_util::future::join_all(self.targets.iter().map(|server| server.settled())).await;
+        let news = *self.targets.news().borrow();
+        self.gateway.caught_up(news).await;
+    }
+
+    /// Returns what is known of a server; `None` if it was not needed.
+    #[must_use]
+    pub fn status(&self, server: &UpstreamName) -> Option<TargetStatus> {
+        self.targets.get(server).map(|server| server.status())
+    }
+
+    /// Lists the tools that a caller sees.
+    ///
+    /// # Errors
+    /// The hall's refusal.
+    pub async fn tools(&self, caller: &Identified) -> Result<Vec<ToolDefinition>, LocalError> {
+        let (mut tools, mut cursor) = (Vec::new(), None);
+        loop {
+            let call = Call::ListTools { cursor, told: Told::default() };
+            let answer = outcome(self.ask(caller, call).await, &mut |_| {}).await.map_err(LocalError::Refused)?;
+            let Answer::Tools(page) = answer else { return Err(no_answer()) };
+            let list = json::elements(&page.tools).map_err(|err| LocalError::Malformed(err.to_string()))?;
+            tools.extend(list.into_iter().filter_map(|at| ToolDefinition::read(page.tools.slice(at)).ok()));
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(tools);
+            }
+        }
+    }
+
+    /// Sends a `tools/call`, a whole request of the newest revision; `progress` hears of the server's notifications.
+    ///
+    /// # Errors
+    /// The request is malformed, or refused.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the call at the server.
+    pub async fn call(
+        &self,
+        caller: &Identified,
+        request: Bytes,
+        progress: &mut (dyn FnMut(&[u8]) + Send),
+    ) -> Result<Response, LocalError> {
+        let call = Call::CallTool(Arc::new(tool_call(&request).map_err(LocalError::Malformed)?));
+        match outcome(self.ask(caller, call).await, progress).await.map_err(LocalError::Refused)? {
+            Answer::Upstream { response, .. } => Ok(*response),
+            Answer::Discovery(_) | Answer::Ended | Answer::Tools(_) => Err(no_answer()),
+        }
+    }
+
+    /// Ends every server in order.
+    pub async fn close(self) {
+        let closed = tokio::time::timeout(CLOSE_GRACE, self.targets.close()).await.is_ok();
+        self.tasks.cancel();
+        self.tasks.wait().await;
+        tracing::debug!(closed, "the servers of this command have ended");
+    }
+
+    async fn ask(&self, caller: &Identified, call: Call) -> Reply {
+        let owner = Owner { key: OwnerKey::Principal(caller.principal().clone()), ended: None };
+        let client = ClientFacts {
+            version: STATELESS_LATEST,
+            info: Some(bridge::server_info()),
+            capabilities: Bytes::from_static(b"{}"),
+        };
+        let exchange = Exchange { endpoint: Endpoint::All, client, owner, call };
+        self.gateway.call(caller.clone(), exchange).await
+    }
+}
+
+fn tool_call(raw: &Bytes) -> Result<ToolCall, String> {
+    let request: Request = match decode(raw, &Limits::DOWNSTREAM) {
+        Ok(Decoded::One(Message::Request(request))) => request,
+        Ok(Decoded::Batch(_) | Decoded::One(Message::Notification(_) | Message::Response(_))) => {
+            return Err("not one request".to_owned());
+        }
+        Err(err) => return Err(err.kind.to_string()),
+    };
+    let params = CallParams::read(request.params.as_deref().ok_or("no params")?).map_err(|err| err.to_string())?;
+    let meta = RequestMeta::read(request.params.as_deref()).map_err(|err| err.to_string())?;
+    // Nobody stands between this caller and the hall whose headers could disagree with the body.
+    Ok(ToolCall { request, params, meta, param_headers: None })
+}
+
+/// Reads a reply to its end; the guards live as long.
+async fn outcome(reply: Reply, progress: &mut (dyn FnMut(&[u8]) + Send)) -> Outcome {
+    let (body, _guards) = reply.into_parts();
+    let mut events = match body {
+        ReplyBody::Done(outcome) => return *outcome,
+        ReplyBody::Events(events) => events,
+    };
+    while let Some(event) = events.next().await {
+        match event {
+            Event::Done(outcome) => return outcome,
+            Event::Progress(notification) => progress(&notification),
+            Event::Log(_) | Event::ToolsChanged => {}
+        }
+    }
+    Err(Reject::upstream(RejectKind::Upstream, "the answer ended too early", ""))
+}
+
+fn no_answer() -> LocalError {
+    LocalError::Refused(Reject::client(
+        RejectKind::MethodNotFound,
+        "this was answered with something else",
+        ReasonCode::BadRequest,
+    ))
+}

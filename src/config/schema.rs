@@ -1,0 +1,262 @@
+//! The JSON Schema of the configuration file, for editors [CFG].
+//!
+//! Not for: checking, which the reader does with better words and more rules. Invariant: the schema has the keys of `keys`
+//! and no others, which a test proves; limits and defaults are those of the settings' types.
+
+use serde_json::{Map, Value, json};
+
+use crate::downstream::DownstreamSettings;
+use crate::gateway::GatewaySettings;
+use crate::id::UPSTREAM_NAME_MAX;
+use crate::upstream::ServerSettings;
+use crate::wire::mcp::ProtocolVersion;
+
+/// The keys of one table with their schemas.
+type Rows = Vec<(&'static str, Value)>;
+
+/// Returns the schema of `portcullis.toml`. `$defs` holds each kind of table; a file of `policies/` is a `policy`.
+#[must_use]
+pub fn schema() -> Value {
+    let mut schema = table(root(), &[], "The configuration of Portcullis.");
+    if let Some(members) = schema.as_object_mut() {
+        members.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
+        members.insert("title".to_owned(), json!("portcullis.toml"));
+        members.insert(
+            "$defs".to_owned(),
+            json!({
+                "api_key": table(api_key(), &["sha256"], "One API key of a principal."),
+                "bundle": table(bundle(), &[], "Servers that are granted together."),
+                "expect": table(expect(), &["tool", "visible"], "What a policy must do with a tool."),
+                "limits": table(limits(), &[], "Bounds on what clients may take."),
+                "listen": table(listen(), &[], "Where and for whom the gateway listens."),
+                "log": table(log(), &[], "The log on stderr."),
+                "mcp": table(mcp(), &[], "The servers, and what holds for all of them."),
+                "policy": table(policy(), &[], "What a principal may use of what its bundles grant."),
+                "principal": table(principal(), &[], "Somebody who calls."),
+                "server": server_table(),
+            }),
+        );
+    }
+    schema
+}
+
+pub(super) fn root() -> Rows {
+    vec![
+        ("limits", reference("limits")),
+        ("listen", reference("listen")),
+        ("log", reference("log")),
+        ("mcp", reference("mcp")),
+        ("mcp_bundles", named("bundle", "Bundles by name; the only way from a principal to a server.")),
+        ("policies", named("policy", "Policies by name; others may stand in policies/NAME.toml beside the file.")),
+        ("principals", named("principal", "Principals by name; 'local' is whoever calls without a key.")),
+    ]
+}
+
+pub(super) fn listen() -> Rows {
+    let one = json!({ "enum": ["keys", "none"] });
+    let auth = json!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1, "maxItems": 1 }] });
+    let http = addresses(&DownstreamSettings::default());
+    vec![
+        ("admin", with(one_or_more("Where /healthz and /readyz are, as 127.0.0.1:7801."), "default", "127.0.0.1:7801")),
+        ("allowed_hosts", texts("Host names beyond loopback that Host may carry, without port.")),
+        ("allowed_origins", texts("Origins that a browser page may have, as https://app.example.com.")),
+        ("auth", describe(auth, "How callers are known: keys, or none on loopback, where everybody is 'local'.")),
+        (
+            "health",
+            one_or_more("Where /healthz and /readyz are too, for probes from outside the pod, as 0.0.0.0:7802."),
+        ),
+        (
+            "http",
+            with(
+                one_or_more("Where clients connect, as 127.0.0.1:7800, localhost:7800 or unix:PATH."),
+                "default",
+                http,
+            ),
+        ),
+        ("tls_cert", text("The certificate and its chain in PEM form; read again when it changes.")),
+        ("tls_key", text("Its private key in PEM form, not encrypted.")),
+    ]
+}
+
+fn addresses(settings: &DownstreamSettings) -> Value {
+    settings.addresses.iter().map(ToString::to_string).collect()
+}
+
+pub(super) fn limits() -> Rows {
+    let door = DownstreamSettings::default();
+    let (alive, idle) = (door.keep_alive.as_secs(), door.session_idle.as_secs());
+    let count = |most: u64, default: usize, words| number(1, most, json!(default), words);
+    vec![
+        ("connections", count(1_000_000, door.connections_max, "The most client connections at once.")),
+        ("keep_alive_secs", number(1, 3_600, json!(alive), "The pause after which a silent stream gets a comment.")),
+        ("request_body_bytes", count(1 << 32, door.body_bytes_max, "The largest request body.")),
+        ("session_idle_secs", number(1, 604_800, json!(idle), "How long a session may be idle.")),
+        ("sessions", count(1_000_000, door.sessions_max, "The most sessions in all.")),
+        (
+            "sessions_per_principal",
+            count(1_000_000, door.sessions_per_principal_max, "The most sessions of one principal."),
+        ),
+    ]
+}
+
+pub(super) fn log() -> Rows {
+    vec![
+        ("access", flag(false, "Whether every request writes a line; a refusal always does.")),
+        ("format", choice(&["json", "text"], None, "How lines look; by default text on a terminal, else json.")),
+        ("level", with(text("A level, or directives as info,portcullis::upstream=debug."), "default", "info")),
+    ]
+}
+
+pub(super) fn mcp() -> Rows {
+    let (budget, wait) = (GatewaySettings::NAME_BUDGET, GatewaySettings::FIRST_LIST_WAIT.as_secs());
+    let servers = json!({ "type": "array", "items": reference("server") });
+    vec![
+        ("empty_allow", choice(&["all", "none"], Some("all"), "What an empty allowed_tools means.")),
+        ("enabled", flag(true, "false: no server is connected.")),
+        ("first_list_wait_secs", number(0, 60, json!(wait), "How long a list waits for servers still starting.")),
+        ("name_budget", number(1, 64, json!(budget), "The longest shown name, in bytes.")),
+        ("servers", describe(servers, "The servers, in the order in which their tools are listed.")),
+    ]
+}
+
+fn server_table() -> Value {
+    let schema = table(server(), &["name"], "One server. To be used it must be in a bundle of a principal.");
+    with(schema, "anyOf", json!([{ "required": ["command"] }, { "required": ["url"] }]))
+}
+
+pub(super) fn server() -> Rows {
+    let bytes = ServerSettings::MAX_RESPONSE_BYTES;
+    let versions = ProtocolVersion::SUPPORTED.map(ProtocolVersion::as_str);
+    let name = json!({ "type": "string", "minLength": 1, "maxLength": UPSTREAM_NAME_MAX });
+    let secs = |key: &'static str, most: u64, default: u64, words| (key, number(1, most, json!(default), words));
+    vec![
+        ("args", texts("The program's arguments. No reference is expanded: argv is public.")),
+        ("command", text("The program: a path, or a name looked up in PATH.")),
+        ("cwd", text("The program's working folder.")),
+        ("enabled", flag(true, "false: as if it were not granted.")),
+        ("env", values("Variables of the program; values may be ${env:NAME} or ${file:PATH}.")),
+        ("era", choice(&["auto", "legacy", "stateless"], Some("auto"), "Which era to speak; auto finds out.")),
+        ("headers", values("Headers for the server; values may be ${env:NAME} or ${file:PATH}.")),
+        ("inherit_env", texts("Names of variables that pass from the gateway to the program.")),
+        ("max_response_bytes", number(0, 1 << 32, json!(bytes), "The largest answer; 0 means the default.")),
+        ("name", describe(name, "Its name: A-Z a-z 0-9 _ . -")),
+        ("on_down", choice(&["hide", "keep"], Some("keep"), "What happens to its tools while it is down.")),
+        secs("probe_timeout_secs", 86_400, 5, "How long it may be silent when asked for its era."),
+        ("protocol", choice(&versions, None, "The revision it speaks; skips the probe.")),
+        ("required", flag(false, "Whether /readyz waits for it, and a missing secret fails the start.")),
+        secs("start_timeout_secs", 86_400, 60, "The time from start to the end of the handshake."),
+        ("tls_ca_cert_path", text("Authorities in PEM form that are trusted beside the machine's; then https alone.")),
+        secs("tool_max_secs", 86_400, 600, "The longest time of one call, however much progress it reports."),
+        secs("tool_timeout_secs", 600, 60, "The time of one call without progress."),
+        ("transport", choice(&["http", "stdio"], None, "By default stdio with a command, http with a url.")),
+        (
+            "url",
+            text("The endpoint, as https://HOST/PATH or http://HOST:PORT/PATH; may hold ${env:NAME} or ${file:PATH}."),
+        ),
+    ]
+}
+
+pub(super) fn bundle() -> Rows {
+    vec![
+        ("exclude", texts("Servers that no bundle of the same principal grants: deny wins.")),
+        ("servers", texts("Servers that are granted.")),
+    ]
+}
+
+pub(super) fn principal() -> Rows {
+    let keys = json!({ "type": "array", "items": reference("api_key") });
+    vec![
+        ("api_keys", describe(keys, "Its keys; portcullis key new NAME makes one.")),
+        ("mcp_bundles", texts("Its bundles.")),
+        ("policy", text("Its policy; without one it may use all that its bundles grant.")),
+    ]
+}
+
+pub(super) fn api_key() -> Rows {
+    let digest = json!({ "type": "string", "minLength": 64, "maxLength": 64 });
+    vec![("sha256", describe(digest, "The SHA-256 of the key in hexadecimal digits, not the key."))]
+}
+
+pub(super) fn policy() -> Rows {
+    let expect = json!({ "type": "array", "items": reference("expect") });
+    vec![
+        ("allowed_tools", texts("Names, or prefixes with a final *. If it is not empty, these tools alone.")),
+        ("auto_admit_mcp_tools", flag(false, "Whether a non-empty allowed_tools lets in what it does not name too.")),
+        ("deny_all_tools", flag(false, "Nothing at all.")),
+        ("excluded_tools", texts("Names, or prefixes with a final *. They win over allowed_tools.")),
+        ("expect", describe(expect, "What check and test hold the policy to.")),
+    ]
+}
+
+pub(super) fn expect() -> Rows {
+    vec![
+        ("tool", text("A tool by its shown name.")),
+        ("visible", describe(json!({ "type": "boolean" }), "Whether the policy lets it be seen.")),
+    ]
+}
+
+fn table(rows: Rows, required: &[&str], words: &str) -> Value {
+    let properties: Map<String, Value> = rows.into_iter().map(|(key, schema)| (key.to_owned(), schema)).collect();
+    let mut schema = json!({ "type": "object", "additionalProperties": false, "properties": properties });
+    if !required.is_empty() {
+        schema = with(schema, "required", json!(required));
+    }
+    describe(schema, words)
+}
+
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/$defs/{name}") })
+}
+
+fn named(name: &str, words: &str) -> Value {
+    describe(json!({ "type": "object", "additionalProperties": reference(name) }), words)
+}
+
+fn values(words: &str) -> Value {
+    describe(json!({ "type": "object", "additionalProperties": { "type": "string" } }), words)
+}
+
+fn text(words: &str) -> Value {
+    describe(json!({ "type": "string" }), words)
+}
+
+fn texts(words: &str) -> Value {
+    describe(json!({ "type": "array", "items": { "type": "string" } }), words)
+}
+
+fn one_or_more(words: &str) -> Value {
+    let list = json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 });
+    describe(json!({ "anyOf": [{ "type": "string" }, list] }), words)
+}
+
+fn flag(default: bool, words: &str) -> Value {
+    describe(json!({ "type": "boolean", "default": default }), words)
+}
+
+fn number(least: u64, most: u64, default: Value, words: &str) -> Value {
+    let schema = json!({ "type": "integer", "minimum": least, "maximum": most });
+    describe(with(schema, "default", default), words)
+}
+
+fn choice(known: &[&str], default: Option<&str>, words: &str) -> Value {
+    let schema = describe(json!({ "enum": known }), words);
+    match default {
+        Some(default) => with(schema, "default", default),
+        None => schema,
+    }
+}
+
+fn describe(schema: Value, words: &str) -> Value {
+    with(schema, "description", words)
+}
+
+fn with(mut schema: Value, key: &str, value: impl Into<Value>) -> Value {
+    if let Some(members) = schema.as_object_mut() {
+        members.insert(key.to_owned(), value.into());
+    }
+    schema
+}
+
+#[cfg(test)]
+#[path = "schema_tests.rs"]
+mod tests;
