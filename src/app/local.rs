@@ -61,6 +61,8 @@ impl Local {
         needed: &BTreeSet<UpstreamName>,
     ) -> Result<Self, AppError> {
         settings.servers.retain(|server| needed.contains(&server.name));
+        // An answer is read whole here.
+        settings.servers.iter_mut().for_each(|server| server.inspect = true);
         let (tasks, clock) = (Tasks::new(), Clock::real());
         let targets = Arc::new(TargetSet::new(&settings.servers, &tasks, &clock, base_env)?);
         let gateway = Gateway::new(settings, Arc::clone(&targets), &tasks, clock)?;
@@ -123,7 +125,7 @@ impl Local {
         let call = Call::CallTool(Arc::new(tool_call(&request).map_err(LocalError::Malformed)?));
         match outcome(self.ask(caller, call).await, progress).await.map_err(LocalError::Refused)? {
             Answer::Upstream { response, .. } => Ok(*response),
-            Answer::Discovery(_) | Answer::Ended | Answer::Tools(_) => Err(no_answer()),
+            Answer::Discovery(_) | Answer::Ended | Answer::Tools(_) | Answer::Unseen(_) => Err(no_answer()),
         }
     }
 

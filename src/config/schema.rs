@@ -138,6 +138,7 @@ pub(super) fn server() -> Rows {
         ("era", choice(&["auto", "legacy", "stateless"], Some("auto"), "Which era to speak; auto finds out.")),
         ("headers", values("Headers for the server; values may be ${env:NAME} or ${file:PATH}.")),
         ("inherit_env", texts("Names of variables that pass from the gateway to the program.")),
+        ("inspect", choice(&["off", "on"], Some("on"), "off: large answers are passed on as they come, unseen.")),
         ("max_response_bytes", number(0, 1 << 32, json!(bytes), "The largest answer; 0 means the default.")),
         ("name", describe(name, "Its name: A-Z a-z 0-9 _ . -")),
         ("on_down", choice(&["hide", "keep"], Some("keep"), "What happens to its tools while it is down.")),

@@ -235,6 +235,14 @@ impl Entry<'_> {
         let words = [("hide", OnDown::Hide), ("keep", OnDown::Keep)];
         settings.on_down = table.get("on_down").and_then(|value| value.choice(&words)).unwrap_or_default();
         settings.era = era(table);
+        if let Some(value) = table.get("inspect") {
+            settings.inspect = value.choice(&[("off", false), ("on", true)]).unwrap_or(true);
+            if !settings.inspect {
+                let name = self.name;
+                let what = "no rule for blobs, text or names applies to them";
+                value.warn(format!("large answers of server '{name}' are passed on unseen: {what}"), None);
+            }
+        }
         settings
     }
 

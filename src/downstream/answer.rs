@@ -4,10 +4,11 @@
 //! stream must begin [R23, design §12].
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use tokio::pin;
 
-use crate::exchange::{Answer, Event, Handler, Outcome, ReasonCode, Reject, RejectKind, ToolsPage};
+use crate::exchange::{Answer, ByteStream, Event, Handler, Outcome, ReasonCode, Reject, RejectKind, ToolsPage, Unseen};
 use crate::id::PrincipalId;
 use crate::wire::bridge::{ClientSide, lift_error, lift_result, server_info};
 use crate::wire::json;
@@ -16,7 +17,7 @@ use crate::wire::mcp::{Era, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_K
 
 use super::accept::Take;
 use super::body::Body;
-use super::respond::{Fault, Refusal, bare, json_response, status_of};
+use super::respond::{Fault, Refusal, bare, json_pieces, json_response, status_of};
 use super::running::Running;
 use super::server::Door;
 use super::stream::{self, Events};
@@ -62,8 +63,24 @@ pub(super) struct Rendered {
     pub(super) status: StatusCode,
     /// The JSON text in parts.
     pub(super) parts: Vec<Bytes>,
+    /// What follows the parts, of an answer that nobody looks at.
+    pub(super) rest: Option<Rest>,
     /// One header beyond the usual.
     pub(super) header: Option<Box<(HeaderName, HeaderValue)>>,
+}
+
+/// The rest of an answer that is passed on as it comes.
+pub(super) struct Rest {
+    /// How long the answer is in all, if that is known.
+    pub(super) length: Option<u64>,
+    /// The pieces.
+    pub(super) pieces: ByteStream,
+}
+
+impl std::fmt::Debug for Rest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rest").field("length", &self.length).finish_non_exhaustive()
+    }
 }
 
 // === impl Log ===
@@ -98,20 +115,24 @@ impl Rendered {
     /// Wraps a result's text.
     pub(super) fn result(id: &RequestId, result: &str) -> Self {
         let raw = RpcResponse::with_result(id, result.as_bytes()).raw;
-        Self { status: StatusCode::OK, parts: vec![raw], header: None }
+        Self { status: StatusCode::OK, parts: vec![raw], rest: None, header: None }
     }
 
     /// Spells a refusal.
     pub(super) fn refusal(refusal: Refusal, id: Option<&RequestId>) -> Self {
-        Self { status: refusal.status, parts: vec![refusal.spell(id)], header: refusal.header }
+        Self { status: refusal.status, parts: vec![refusal.spell(id)], rest: None, header: refusal.header }
     }
 
     /// Makes the response: JSON, unless the client can take an event stream alone.
     pub(super) fn respond(self, take: Take, guards: Vec<Box<dyn Send>>) -> Response<Body> {
-        let mut response = if take == Take::Events && self.status == StatusCode::OK {
-            stream::respond(Body::parts(stream::event(&self.parts), guards))
-        } else {
-            json_response(self.status, self.parts, guards)
+        let events = take == Take::Events && self.status == StatusCode::OK;
+        let mut response = match (self.rest, events) {
+            (Some(rest), true) => {
+                stream::respond(Body::pieces(stream::begin_event(&self.parts), stream::end_event(rest.pieces), guards))
+            }
+            (Some(rest), false) => json_pieces(self.parts, rest, guards),
+            (None, true) => stream::respond(Body::parts(stream::event(&self.parts), guards)),
+            (None, false) => json_response(self.status, self.parts, guards),
         };
         if let Some((name, value)) = self.header.map(|header| *header) {
             response.headers_mut().insert(name, value);
@@ -130,11 +151,29 @@ impl Asker {
             Ok(Answer::Discovery(discovery)) => Rendered::result(id, &discovered(discovery.instructions.as_deref())),
             Ok(Answer::Ended) => Rendered::result(id, &ended(id, self.era)),
             Ok(Answer::Tools(page)) => {
-                Rendered { status: StatusCode::OK, parts: tools(id, page, self.era), header: None }
+                Rendered { status: StatusCode::OK, parts: tools(id, page, self.era), rest: None, header: None }
+            }
+            Ok(Answer::Unseen(unseen)) => {
+                let Unseen { head, length, rest } = *unseen;
+                let rest = Some(Rest { length, pieces: rest });
+                Rendered { status: StatusCode::OK, parts: head, rest, header: None }
             }
             Ok(Answer::Upstream { response, era }) => self.lift(id, &response, era),
             Err(reject) => self.refuse(Refusal::of_reject(reject, self.era)),
         }
+    }
+
+    /// Reads what is passed on as it comes to its end, for an answer that has to be one text.
+    pub(super) async fn whole(&self, rendered: Rendered) -> Rendered {
+        let Some(mut rest) = rendered.rest else { return rendered };
+        let mut parts = rendered.parts;
+        while let Some(piece) = rest.pieces.next().await {
+            match piece {
+                Ok(piece) => parts.push(piece),
+                Err(reject) => return self.refuse(Refusal::of_reject(reject, self.era)),
+            }
+        }
+        Rendered { parts, rest: None, ..rendered }
     }
 
     /// Writes the refusal's line and spells it.
@@ -152,7 +191,7 @@ impl Asker {
                 .map(|(code, raw)| (status_of(code, self.era), vec![raw])),
         };
         match lifted {
-            Ok((status, parts)) => Rendered { status, parts, header: None },
+            Ok((status, parts)) => Rendered { status, parts, rest: None, header: None },
             Err(refusal) => self.refuse(Refusal::internal(refusal.to_string())),
         }
     }

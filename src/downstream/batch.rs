@@ -88,7 +88,7 @@ pub(super) async fn together(begun: Vec<Begun>) -> Option<Rendered> {
         return None;
     }
     parts.push(Bytes::from_static(b"]"));
-    Some(Rendered { status: StatusCode::OK, parts, header: None })
+    Some(Rendered { status: StatusCode::OK, parts, rest: None, header: None })
 }
 
 /// Waits for one answer; `None` if the request was cancelled.
@@ -99,7 +99,7 @@ async fn finish(begun: Begun) -> Option<Rendered> {
     };
     loop {
         if let Event::Done(outcome) = running.next().await? {
-            return Some(asker.render(outcome));
+            return Some(asker.whole(asker.render(outcome)).await);
         }
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Invariants: no more than the cap is ever held; a reply's guards live until the body is dropped.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 
+use crate::exchange::ByteStream;
 use crate::runtime::hushed;
 
 use super::respond::Fault;
@@ -33,7 +33,21 @@ pub(super) enum Body {
     },
     /// A stream of events.
     Events(Box<Events>),
+    /// An answer that is passed on as it comes.
+    Pieces {
+        /// What is yet to be sent before.
+        parts: std::vec::IntoIter<Bytes>,
+        /// What follows.
+        rest: ByteStream,
+        /// Held until the body is dropped.
+        guards: Vec<Box<dyn Send>>,
+    },
 }
+
+/// A server broke off in the middle of an answer that is passed on as it comes: so does the gateway.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the server ended its answer too early")]
+pub(super) struct BrokenOff;
 
 // === impl Body ===
 
@@ -49,16 +63,34 @@ impl Body {
         parts.retain(|part| !part.is_empty());
         Self::Parts { parts: parts.into_iter(), guards }
     }
+
+    /// Makes a body of parts and what follows them.
+    pub(super) fn pieces(parts: Vec<Bytes>, rest: ByteStream, guards: Vec<Box<dyn Send>>) -> Self {
+        Self::Pieces { parts: parts.into_iter(), rest, guards }
+    }
 }
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BrokenOff;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         let next = match self.get_mut() {
             Self::Parts { parts, .. } => Poll::Ready(parts.next()),
             Self::Events(events) => events.poll_bytes(cx),
+            Self::Pieces { parts, rest, .. } => match parts.next() {
+                Some(part) => Poll::Ready(Some(part)),
+                None => {
+                    return rest.as_mut().poll_next(cx).map(|piece| {
+                        piece.map(|piece| {
+                            piece.map(Frame::data).map_err(|reject| {
+                                tracing::info!(detail = %reject.detail, "{}", reject.public);
+                                BrokenOff
+                            })
+                        })
+                    });
+                }
+            },
         };
         next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -67,6 +99,7 @@ impl http_body::Body for Body {
         match self {
             Self::Parts { parts, .. } => parts.as_slice().is_empty(),
             Self::Events(events) => events.is_over(),
+            Self::Pieces { .. } => false,
         }
     }
 
@@ -75,7 +108,7 @@ impl http_body::Body for Body {
             Self::Parts { parts, .. } => SizeHint::with_exact(
                 parts.as_slice().iter().map(|part| u64::try_from(part.len()).unwrap_or(u64::MAX)).sum(),
             ),
-            Self::Events(_) => SizeHint::default(),
+            Self::Events(_) | Self::Pieces { .. } => SizeHint::default(),
         }
     }
 }
@@ -85,6 +118,9 @@ impl fmt::Debug for Body {
         match self {
             Self::Parts { parts, guards } => write!(f, "Parts({}, {} guards)", parts.len(), guards.len()),
             Self::Events(_) => f.write_str("Events"),
+            Self::Pieces { parts, guards, .. } => {
+                write!(f, "Pieces({} and more, {} guards)", parts.len(), guards.len())
+            }
         }
     }
 }

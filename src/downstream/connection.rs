@@ -23,7 +23,7 @@ use crate::exchange::Handler;
 use crate::net::{Connection, HttpStream, HttpVersion};
 use crate::runtime::{Hushable, Tasks};
 
-use super::body::Body;
+use super::body::{Body, BrokenOff};
 use super::origin::Reach;
 use super::respond::bare;
 use super::server::Door;
@@ -87,9 +87,9 @@ impl Drop for Counted {
 
 impl http_body::Body for CountedBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BrokenOff;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         Pin::new(&mut self.get_mut().body).poll_frame(cx)
     }
 

@@ -64,7 +64,10 @@ impl<H: Handler> Door<H> {
         let instructions = loop {
             match running.next().await {
                 Some(Event::Done(Ok(Answer::Discovery(found)))) => break found.instructions,
-                Some(Event::Done(Ok(Answer::Ended | Answer::Tools(_) | Answer::Upstream { .. }))) | None => break None,
+                Some(Event::Done(Ok(
+                    Answer::Ended | Answer::Tools(_) | Answer::Unseen(_) | Answer::Upstream { .. },
+                )))
+                | None => break None,
                 Some(Event::Done(Err(reject))) => return Err(rejected(reject)),
                 Some(Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => {}
             }

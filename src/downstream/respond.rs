@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::exchange::{ReasonCode, Reject, RejectKind, Retry};
@@ -13,6 +13,7 @@ use crate::wire::json;
 use crate::wire::jsonrpc::{ErrorCode, RequestId, Response as RpcResponse, code};
 use crate::wire::mcp::{Era, STATELESS_LATEST};
 
+use super::answer::Rest;
 use super::body::Body;
 
 /// A refusal, ready to be spelled.
@@ -212,6 +213,17 @@ pub(super) fn json_response(status: StatusCode, parts: Vec<Bytes>, guards: Vec<B
     let mut response = Response::new(Body::parts(parts, guards));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Makes a JSON response of which more is to come.
+pub(super) fn json_pieces(parts: Vec<Bytes>, rest: Rest, guards: Vec<Box<dyn Send>>) -> Response<Body> {
+    let mut response = Response::new(Body::pieces(parts, rest.pieces, guards));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(length) = rest.length {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
     response
 }
 

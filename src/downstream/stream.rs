@@ -10,14 +10,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Response};
 use tokio::time::Sleep;
 
-use crate::exchange::Event;
+use crate::exchange::{ByteStream, Event};
 use crate::wire::sse::{Frame, Head, KEEP_ALIVE, encode_message, frame_message};
 
-use super::answer::Asker;
+use super::answer::{Asker, Rendered};
 use super::body::Body;
 use super::running::Running;
 
@@ -33,6 +34,8 @@ pub(super) struct Events {
     silence: Pin<Box<Sleep>>,
     keep_alive: Duration,
     guards: Vec<Box<dyn Send>>,
+    /// The rest of an outcome that is passed on as it comes.
+    rest: Option<ByteStream>,
 }
 
 // === impl Events ===
@@ -46,6 +49,7 @@ impl Events {
             silence: Box::pin(tokio::time::sleep(keep_alive)),
             keep_alive,
             guards: Vec::new(),
+            rest: None,
         }
     }
 
@@ -68,7 +72,7 @@ impl Events {
 
     /// Says whether all has been handed over.
     pub(super) fn is_over(&self) -> bool {
-        self.queue.is_empty() && self.source.is_none()
+        self.queue.is_empty() && self.source.is_none() && self.rest.is_none()
     }
 
     /// Polls for the next bytes: all events that are there, in one piece, so that they are one write; none waits for more.
@@ -86,6 +90,20 @@ impl Events {
                 joined.extend_from_slice(next);
                 self.queue.pop_front();
             }
+            if let Some(rest) = &mut self.rest {
+                match rest.as_mut().poll_next(cx) {
+                    Poll::Pending if joined.is_empty() => return Poll::Pending,
+                    Poll::Pending => return self.sent(Some(joined.freeze())),
+                    Poll::Ready(Some(Ok(piece))) => self.queue.push_back(one_line(piece)),
+                    // The stream ends without an answer: this one cannot be taken back.
+                    Poll::Ready(Some(Err(_))) => self.rest = None,
+                    Poll::Ready(None) => {
+                        self.rest = None;
+                        self.queue.push_back(Bytes::from_static(b"\n\n"));
+                    }
+                }
+                continue;
+            }
             let Some((running, asker)) = &mut self.source else {
                 return if joined.is_empty() { Poll::Ready(None) } else { self.sent(Some(joined.freeze())) };
             };
@@ -98,10 +116,16 @@ impl Events {
                     self.queue.push_back(Bytes::from_static(KEEP_ALIVE));
                 }
                 Poll::Ready(Some(Event::Done(outcome))) => {
-                    let parts = asker.render(outcome).parts;
+                    let Rendered { parts, rest, .. } = asker.render(outcome);
                     self.guards = running.take_guards();
                     self.source = None;
-                    self.push(&parts);
+                    match rest {
+                        Some(rest) => {
+                            self.queue.extend(begin_event(&parts));
+                            self.rest = Some(rest.pieces);
+                        }
+                        None => self.push(&parts),
+                    }
                 }
                 Poll::Ready(Some(event)) => {
                     if let Some(message) = asker.message(event) {
@@ -128,6 +152,25 @@ impl Events {
     fn push(&mut self, parts: &[Bytes]) {
         self.queue.extend(event(parts));
     }
+}
+
+/// Spells the beginning of an event whose payload is yet to come to its end.
+pub(super) fn begin_event(parts: &[Bytes]) -> Vec<Bytes> {
+    std::iter::once(Bytes::from_static(b"event: message\ndata: ")).chain(parts.iter().cloned().map(one_line)).collect()
+}
+
+/// Makes the rest of a payload the rest of its event.
+pub(super) fn end_event(rest: ByteStream) -> ByteStream {
+    let end = futures_util::stream::iter([Ok(Bytes::from_static(b"\n\n"))]);
+    Box::pin(rest.map(|piece| piece.map(one_line)).chain(end))
+}
+
+/// Takes line breaks out: in JSON they are white space, and a space does as well.
+fn one_line(piece: Bytes) -> Bytes {
+    if memchr::memchr2(b'\n', b'\r', &piece).is_none() {
+        return piece;
+    }
+    piece.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect()
 }
 
 /// Spells one event.

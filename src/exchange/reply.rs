@@ -16,6 +16,9 @@ use super::{Reject, Retry};
 /// An outcome: an answer, or a refusal.
 pub type Outcome = Result<Answer, Reject>;
 
+/// The bytes of an answer, as they come.
+pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, Reject>> + Send>>;
+
 /// The events of a reply. Dropping it cancels the call at the server.
 pub type EventStream = Pin<Box<dyn Stream<Item = Event> + Send>>;
 
@@ -28,6 +31,8 @@ pub enum Answer {
     Ended,
     /// A page of tools.
     Tools(ToolsPage),
+    /// A server's own answer, which nobody looks at; it is a JSON text in the client's era.
+    Unseen(Box<Unseen>),
     /// A server's own answer, raw, with the era it was spoken in.
     Upstream {
         /// The response as received.
@@ -35,6 +40,22 @@ pub enum Answer {
         /// The server's era on that connection.
         era: Era,
     },
+}
+
+/// A server's answer that is passed on without being looked at (`inspect = "off"`).
+pub struct Unseen {
+    /// Its beginning, with the client's own id in it.
+    pub head: Vec<Bytes>,
+    /// How long it is in all, if that is known.
+    pub length: Option<u64>,
+    /// What follows. Dropping it cancels the call at the server.
+    pub rest: ByteStream,
+}
+
+impl fmt::Debug for Unseen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unseen").field("head", &self.head).field("length", &self.length).finish_non_exhaustive()
+    }
 }
 
 /// What `server/discover` answers beyond the door's own facts.

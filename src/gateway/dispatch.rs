@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use tokio::time::{Instant, Sleep};
 
-use crate::exchange::{Event, EventStream, ReasonCode, Reject, RejectKind, Reply, ReplyBody};
+use crate::exchange::{Answer, Event, EventStream, ReasonCode, Reject, RejectKind, Reply, ReplyBody, Unseen};
 use crate::id::UpstreamName;
 
 use super::Gateway;
@@ -28,12 +28,29 @@ pub(super) async fn dispatch(gateway: &Gateway, authorized: Authorized) -> Reply
         return Reply::once(Err(limits.exceeded()));
     };
     match reply.into_parts() {
-        (ReplyBody::Done(outcome), _guards) => Reply::done(outcome),
+        (ReplyBody::Done(outcome), _guards) => match *outcome {
+            Ok(Answer::Unseen(unseen)) => Reply::once(Ok(Answer::Unseen(Box::new(timed(*unseen, limits, end))))),
+            _ => Reply::done(outcome),
+        },
         (ReplyBody::Events(events), guards) => {
             let watched = Watched { events: Some(events), timer: Timer::start(&limits, end), limits };
             Reply::events(Box::pin(stream::unfold(watched, Watched::next))).with_guard(guards)
         }
     }
+}
+
+/// Gives each piece of an answer the time of an event.
+fn timed(unseen: Unseen, limits: Limits, end: Instant) -> Unseen {
+    let rest = stream::unfold(Some((unseen.rest, limits)), move |state| async move {
+        let (mut rest, limits) = state?;
+        let mut timer = Timer::start(&limits, end);
+        tokio::select! {
+            biased;
+            piece = rest.next() => piece.map(|piece| (piece, Some((rest, limits)))),
+            () = &mut timer.idle => Some((Err(limits.exceeded()), None)),
+        }
+    });
+    Unseen { rest: Box::pin(rest), ..unseen }
 }
 
 #[derive(Debug)]

@@ -226,6 +226,35 @@ impl ResponseBody {
         }
     }
 
+    /// Returns how many bytes are left, if that was announced.
+    #[must_use]
+    pub const fn length(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Done => Some(0),
+            Framing::Length(left) => Some(left),
+            Framing::Chunked(_) | Framing::ChunkEnd | Framing::Trailers | Framing::Close => None,
+        }
+    }
+
+    /// Reads the rest of a body of which `begun` has been read.
+    ///
+    /// # Errors
+    /// As [`Self::collect`]; `bytes_max` bounds both together.
+    pub async fn collect_after(self, begun: Bytes, bytes_max: usize) -> Result<Bytes, BodyError> {
+        if begun.is_empty() {
+            return self.collect(bytes_max).await;
+        }
+        let left = bytes_max.checked_sub(begun.len()).ok_or(BodyError::TooLarge(bytes_max))?;
+        let rest = self.collect(left).await.map_err(|err| match err {
+            BodyError::TooLarge(_) => BodyError::TooLarge(bytes_max),
+            broken @ BodyError::Broken(_) => broken,
+        })?;
+        let mut whole = BytesMut::with_capacity(begun.len() + rest.len());
+        whole.extend_from_slice(&begun);
+        whole.extend_from_slice(&rest);
+        Ok(whole.freeze())
+    }
+
     /// Reads the whole body. One whose length is announced is read into one buffer of that size.
     ///
     /// # Errors

@@ -24,6 +24,8 @@ const HEADERS_MAX: usize = 100;
 const CHUNK_LINE_MAX: usize = 4 << 10;
 /// How much room a read has at least.
 const READ_BYTES: usize = 8 << 10;
+/// How much room a read has at most.
+const PIECE_BYTES: usize = 256 << 10;
 /// A larger body is not copied behind its head.
 const JOIN_BYTES_MAX: usize = 16 << 10;
 
@@ -50,6 +52,8 @@ pub(super) struct Connection<S> {
     buffers: bool,
     /// All that was said on it so far leaves it usable.
     clean: bool,
+    /// The buffer has grown for a large body.
+    grown: bool,
 }
 
 /// The head of a response.
@@ -171,7 +175,7 @@ fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Takes a stream whose writes are sent as they are taken: a socket.
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, read: BytesMut::new(), buffers: false, clean: true }
+        Self { stream, read: BytesMut::new(), buffers: false, clean: true, grown: false }
     }
 
     /// Takes a stream that holds back what it takes, and sends parts of a write that fails: TLS.
@@ -181,6 +185,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Says whether a request can be sent: nothing is left over, and the server has neither spoken nor closed.
     pub(super) fn is_ready(&mut self) -> bool {
+        if self.grown && self.read.is_empty() {
+            // An idle connection does not hold it.
+            self.read = BytesMut::new();
+            self.grown = false;
+        }
         let mut byte = [0];
         let mut cx = Context::from_waker(Waker::noop());
         self.clean
@@ -267,6 +276,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<Result<usize, Error>> {
+        self.grown |= room > READ_BYTES;
         self.read.reserve(room);
         poll_read_into(&mut self.stream, cx, &mut self.read)
     }
@@ -284,7 +294,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Ok(Step::More) => {}
                 Err(err) => return Poll::Ready(Some(Err(self.spoilt(err)))),
             }
-            match ready!(self.poll_read(cx, READ_BYTES)) {
+            let room = match framing {
+                // Large pieces of a large body: each costs a turn through all the rooms.
+                Framing::Length(left) => usize::try_from(*left).unwrap_or(PIECE_BYTES).clamp(READ_BYTES, PIECE_BYTES),
+                Framing::Done | Framing::Chunked(_) | Framing::ChunkEnd | Framing::Trailers | Framing::Close => {
+                    READ_BYTES
+                }
+            };
+            match ready!(self.poll_read(cx, room)) {
                 Ok(0) if *framing == Framing::Close => {
                     *framing = Framing::Done;
                     return Poll::Ready(None);

@@ -103,7 +103,7 @@ fn result(outcome: Outcome) -> Result<Option<Bytes>, String> {
                 if error.code == code::METHOD_NOT_FOUND { Ok(None) } else { Err(format!("error {}", error.code.0)) }
             }
         },
-        Ok(Answer::Discovery(_) | Answer::Ended | Answer::Tools(_)) => Err("no list".to_owned()),
+        Ok(Answer::Discovery(_) | Answer::Ended | Answer::Tools(_) | Answer::Unseen(_)) => Err("no list".to_owned()),
     }
 }
 

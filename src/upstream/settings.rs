@@ -36,6 +36,8 @@ pub struct ServerSettings {
     pub on_down: OnDown,
     /// Authorities that its certificate may be of, beside the default ones; with it, nothing but https is spoken [TRN-5].
     pub tls_ca_cert_path: Option<PathBuf>,
+    /// Whether large answers are looked at before the client has them; if not, they are passed on as they come [LIM-1].
+    pub inspect: bool,
 }
 
 /// How a server is reached.
@@ -129,6 +131,7 @@ impl ServerSettings {
             required: false,
             on_down: OnDown::Keep,
             tls_ca_cert_path: None,
+            inspect: true,
         }
     }
 }

@@ -131,7 +131,12 @@ impl Call {
                 Some(Event::Done(outcome)) => {
                     // A session's stream of changes has no id that an end could be said of.
                     if asker.id.is_some() {
-                        let rendered = asker.render(outcome);
+                        // A line is written whole; its client may still take back what is being read.
+                        let rendered = tokio::select! {
+                            biased;
+                            rendered = asker.whole(asker.render(outcome)) => rendered,
+                            () = std::future::poll_fn(|cx| stop.poll_stopped(cx)) => return,
+                        };
                         log_access(access, &asker.principal, asker.method, &rendered);
                         lines.say(rendered.parts, running.take_guards()).await;
                     }

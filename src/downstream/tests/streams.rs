@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::support::{Client, House, LEGACY, META, call, initialize, legacy_call, modern};
@@ -42,6 +43,31 @@ async fn notifications_make_a_stream_that_ends_in_the_answer() {
     house.hall.gate.notify_one();
     let json_only = format!("{session}Accept: application/json\r\n");
     assert_eq!(house.post(&json_only, &legacy_call("1", "chatty")).await.json()["id"], json!(1));
+}
+
+/// [LIM-1]: what nobody looks at reaches every kind of client: as JSON, in one event, and in a batch.
+#[tokio::test]
+async fn an_answer_is_passed_on_as_it_comes() {
+    let house = House::open();
+    let session = house.session("2025-03-26").await;
+    let whole = json!({"jsonrpc": "2.0", "id": 1, "result": {"content": ["x"]}});
+    let got = house.post(&session, &legacy_call("1", "unseen")).await;
+    assert_eq!((got.header("content-type"), got.json()), (Some("application/json"), whole.clone()));
+    let events = house.post(&format!("{session}Accept: text/event-stream\r\n"), &legacy_call("1", "unseen")).await;
+    assert_eq!(events.events(), std::slice::from_ref(&whole));
+    let batch = house.post(&session, &format!("[{}]", legacy_call("1", "unseen"))).await;
+    assert_eq!(batch.json(), json!([whole]));
+    let torn = house.post(&session, &format!("[{}]", legacy_call("1", "torn"))).await;
+    assert_eq!(torn.json()[0]["error"]["message"], json!("torn"));
+    // One that was begun cannot be taken back: the connection ends in the middle of it.
+    let mut client = house.connect().await;
+    client.send("POST", "/mcp", &session, &legacy_call("1", "torn")).await;
+    // The test's client panics where a connection ends before its last chunk, and returns `None` at that.
+    let end = async {
+        client.head().await;
+        while client.chunk().await.is_some() {}
+    };
+    assert!(std::panic::AssertUnwindSafe(end).catch_unwind().await.is_err());
 }
 
 /// Product §9: a silent POST becomes a stream, and keeps saying so.

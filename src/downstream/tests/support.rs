@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::downstream::{Downstream, DownstreamSettings};
 use crate::exchange::{
     Answer, Call, Caller, Discovery, Endpoint, Event, Exchange, Handler, OwnerKey, ReasonCode, Reject, RejectKind,
-    Reply, ToolsPage,
+    Reply, ToolsPage, Unseen,
 };
 use crate::id::PrincipalId;
 use crate::identity::Credential;
@@ -162,6 +162,16 @@ impl Hall {
                     panic!()
                 };
                 Reply::once(outcome)
+            }
+            "unseen" | "torn" => {
+                let piece = |text: &'static str| Ok(Bytes::from_static(text.as_bytes()));
+                let end = match name {
+                    "torn" => Err(Reject::upstream(RejectKind::Upstream, "torn", "")),
+                    _ => piece("\n\"x\"]}}"),
+                };
+                let rest = Box::pin(futures_util::stream::iter([piece("\"content\":["), end]));
+                let head = vec![Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{"#)];
+                Reply::once(Ok(Answer::Unseen(Box::new(Unseen { head, length: None, rest }))))
             }
             "gate" => {
                 self.gate.notified().await;

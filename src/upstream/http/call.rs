@@ -18,7 +18,7 @@ use crate::wire::mcp::Era;
 use super::reader::EventReader;
 use super::session::{CancelGuard, Session, SessionLink};
 use super::stateless::StatelessLink;
-use super::target::{Answered, Content, Target, is_event_stream, messages, snippet};
+use super::target::{Answered, Content, Target, Unseen, is_event_stream, messages, snippet};
 
 const RESUMES_MAX: u32 = 3;
 const RETRY_MAX: Duration = Duration::from_secs(60);
@@ -51,6 +51,12 @@ struct Flow {
     reader: Box<EventReader>,
     queue: VecDeque<Event>,
     tries: u32,
+}
+
+/// Says whether a large answer may be passed on without being looked at: the server is configured so, and nothing in the
+/// answer has to be rewritten for this client.
+pub(super) fn unseen(outgoing: &Outgoing, target: &Target, era: Era) -> bool {
+    !target.inspect && matches!(outgoing, Outgoing::Call(call) if call.client.version.era() == era)
 }
 
 // === impl Peer ===
@@ -133,8 +139,43 @@ impl Call {
                     Err(if self.foreign { target.foreign_id() } else { target.foreign(status, String::new()) })
                 }))
             }
+            Content::Unseen(answer) => self.pass(*answer),
             Content::Stream(reader) => Flow { call: self, reader, queue: VecDeque::new(), tries: 0 }.reply().await,
         }
+    }
+
+    /// Passes a large answer on as it comes, with the client's id in place of ours.
+    fn pass(self, answer: Unseen) -> Reply {
+        let Unseen { head, id_at, length, rest } = answer;
+        let id = match &self.outgoing {
+            Outgoing::Call(call) => call.call.request.id.raw().clone(),
+            Outgoing::Own { .. } => head.slice(id_at.clone()),
+        };
+        let length = length.map(|length| length - id_at.len() as u64 + id.len() as u64);
+        let read = head.len();
+        let mut head = vec![head.slice(..id_at.start), id, head.slice(id_at.end..)];
+        head.retain(|piece| !piece.is_empty());
+        let rest = stream::unfold(Some((self, rest, read)), |state| async move {
+            let (mut call, mut rest, read) = state?;
+            let target = call.peer.target();
+            match rest.data().await {
+                Ok(Some(data)) if read + data.len() > target.cap => Some((Err(target.over_cap()), None)),
+                Ok(Some(data)) => {
+                    let read = read + data.len();
+                    Some((Ok(data), Some((call, rest, read))))
+                }
+                Ok(None) => {
+                    call.finish();
+                    None
+                }
+                Err(err) => {
+                    let reject = target.unknown_outcome(err.to_string());
+                    call.finish();
+                    Some((Err(reject), None))
+                }
+            }
+        });
+        Reply::once(Ok(Answer::Unseen(Box::new(crate::exchange::Unseen { head, length, rest: Box::pin(rest) }))))
     }
 
     /// Sorts one message; returns what goes to the client.

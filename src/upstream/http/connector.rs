@@ -60,7 +60,8 @@ impl HttpServer {
             configured.append(name, value);
         }
         let client = HttpClient::new(&tasks, dialer(&settings, &tasks), uri.clone());
-        let target = Target::new(settings.name.clone(), uri, configured, client, settings.max_response_bytes);
+        let target = Target::new(settings.name.clone(), uri, configured, client, settings.max_response_bytes)
+            .with_inspect(settings.inspect);
         Ok(Self { target: Arc::new(target), tasks, settings })
     }
 }

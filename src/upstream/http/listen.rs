@@ -104,7 +104,7 @@ async fn stateless_once(link: &Arc<StatelessLink>, worked: bool) -> Try {
     };
     let stream = is_event_stream(&response.headers);
     if !response.status.is_success() || !stream {
-        return match target.read(response).await.map(|answered| answered.content) {
+        return match target.read(response, None).await.map(|answered| answered.content) {
             Ok(Content::Messages(all)) if all.iter().any(is_unknown_method) => Try::Never,
             Ok(_) | Err(_) => Try::NotNow,
         };

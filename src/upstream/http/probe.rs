@@ -197,10 +197,12 @@ async fn ask(target: &Target, head: &[u8], body: Bytes, id: u64) -> Result<Asked
         value.set_sensitive(true);
         value
     });
-    let Answered { content, .. } = target.read(response).await.map_err(failed)?;
+    let Answered { content, .. } = target.read(response, None).await.map_err(failed)?;
     let (response, note) = match content {
         Content::Foreign(note) => (None, note),
         Content::Messages(all) => (answer(all, id, !status.is_success()), String::new()),
+        // Nothing is passed on unseen in a handshake.
+        Content::Unseen(_) => (None, "an answer that was not read".to_owned()),
         Content::Stream(mut reader) => loop {
             match reader.next().await.map_err(|err| failed(target.unreadable(&err)))? {
                 None => break (None, "the event stream ended".to_owned()),

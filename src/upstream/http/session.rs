@@ -21,7 +21,7 @@ use crate::upstream::link::{BoxFuture, Link, Outgoing, StartError};
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Request, Response, code};
 use crate::wire::mcp::{Era, ProtocolVersion, name};
 
-use super::call::{Call, Peer};
+use super::call::{Call, Peer, unseen};
 use super::target::{Answered, Content, Target, Verb};
 use super::{listen, probe};
 
@@ -205,9 +205,10 @@ impl SessionLink {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let body = outgoing.render(id, Era::Legacy);
         let guard = CancelGuard { link: Arc::clone(self), session: Arc::clone(&session), id, armed: true };
+        let unseen = unseen(&outgoing, &self.target, Era::Legacy).then_some(id);
         let mut call = Call::new(Peer::Session(Arc::clone(self), Arc::clone(&session), guard), outgoing, id);
         let answered = match self.target.send(session.posting(), body).await {
-            Ok(response) => self.target.read(response).await,
+            Ok(response) => self.target.read(response, unseen).await,
             Err(reject) => Err(reject),
         };
         match answered {
@@ -264,7 +265,7 @@ fn is_session_loss(answered: &Answered) -> bool {
             Message::Response(response) => response.error().map(|error| ErrorObject::read(&error).code),
             Message::Request(_) | Message::Notification(_) => None,
         }),
-        Content::Stream(_) => return false,
+        Content::Stream(_) | Content::Unseen(_) => return false,
     };
     match answered.status {
         StatusCode::NOT_FOUND => found != Some(code::METHOD_NOT_FOUND),

@@ -14,7 +14,7 @@ use crate::runtime::Tasks;
 use crate::upstream::link::{BoxFuture, Link, Outgoing};
 use crate::wire::mcp::{Era, ParamValue, STATELESS_LATEST, encode_value, name};
 
-use super::call::{Call, Peer};
+use super::call::{Call, Peer, unseen};
 use super::listen;
 use super::target::{Target, Verb};
 
@@ -62,9 +62,10 @@ impl StatelessLink {
             }
             Outgoing::Own { method, .. } => head(&self.target, method),
         };
+        let unseen = unseen(&outgoing, &self.target, Era::Stateless).then_some(id);
         let call = Call::new(Peer::Stateless(Arc::clone(&self)), outgoing, id);
         let answered = match self.target.send(&head, body).await {
-            Ok(response) => self.target.read(response).await,
+            Ok(response) => self.target.read(response, unseen).await,
             Err(reject) => Err(reject),
         };
         match answered {

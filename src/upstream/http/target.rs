@@ -3,6 +3,7 @@
 //! Not for: sessions, eras, or what a message means. Invariants: configured headers go to this endpoint alone and replace
 //! ours; what is said in public names the server, never its address.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +13,8 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::exchange::{Reject, RejectKind};
 use crate::id::UpstreamName;
-use crate::net::{BodyError, Headers, HttpClient, Response, SendError};
+use crate::net::{BodyError, Headers, HttpClient, Response, ResponseBody, SendError};
+use crate::wire::json;
 use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
 use crate::wire::sse;
 
@@ -23,6 +25,8 @@ const ACCEPT_BOTH: HeaderValue = HeaderValue::from_static("application/json, tex
 /// What every GET accepts.
 const ACCEPT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
+/// A smaller answer is looked at in any case: it costs nothing, and what asks for input is small.
+const UNSEEN_BYTES_MIN: u64 = 64 << 10;
 const SNIPPET_MAX: usize = 200;
 
 /// One endpoint.
@@ -37,6 +41,8 @@ pub(super) struct Target {
     pub(super) client: HttpClient,
     pub(super) cap: usize,
     pub(super) pauses: Pauses,
+    /// Whether large answers are looked at.
+    pub(super) inspect: bool,
 }
 
 /// The method of a request.
@@ -77,6 +83,21 @@ pub(super) enum Content {
     Messages(SmallVec<[Message; 1]>),
     /// An event stream of a 2xx.
     Stream(Box<EventReader>),
+    /// A large answer of a 2xx that nobody looks at.
+    Unseen(Box<Unseen>),
+}
+
+/// A large answer of which the beginning has been read.
+#[derive(Debug)]
+pub(super) struct Unseen {
+    /// Its beginning.
+    pub(super) head: Bytes,
+    /// Where in it the id's value lies.
+    pub(super) id_at: Range<usize>,
+    /// How long it is in all, if that is known.
+    pub(super) length: Option<u64>,
+    /// What follows.
+    pub(super) rest: ResponseBody,
 }
 
 // === impl Pauses ===
@@ -108,7 +129,7 @@ impl Target {
         let host = uri.authority().map_or("", http::uri::Authority::as_str);
         let host = HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static(""));
         let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
-        Self { name, path, host, configured, client, cap, pauses: Pauses::NORMAL }
+        Self { name, path, host, configured, client, cap, pauses: Pauses::NORMAL, inspect: true }
     }
 
     /// Spells the head of a request, all but its last lines: what every request says, what is configured, then `lines`.
@@ -137,6 +158,11 @@ impl Target {
         head
     }
 
+    /// Passes large answers on without looking at them.
+    pub(super) fn with_inspect(self, inspect: bool) -> Self {
+        Self { inspect, ..self }
+    }
+
     /// Adds a header, unless it is configured.
     pub(super) fn add(&self, head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
         if !self.configured.contains_key(name) {
@@ -154,9 +180,10 @@ impl Target {
         })
     }
 
-    /// Reads a response: an event stream up to its head, all else to its end.
-    pub(super) async fn read(&self, response: Response) -> Result<Answered, Reject> {
-        let Response { status, headers, body } = response;
+    /// Reads a response: an event stream up to its head, all else to its end. With `unseen`, the number of a request, a
+    /// large answer to that is read up to its id alone.
+    pub(super) async fn read(&self, response: Response, unseen: Option<u64>) -> Result<Answered, Reject> {
+        let Response { status, headers, mut body } = response;
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             let public = format!("server '{}' refused the gateway's credential", self.name);
             return Err(self.reject(public, format!("HTTP {}", status.as_u16())));
@@ -171,10 +198,25 @@ impl Target {
         }
         let json = !status.is_success()
             || media_type(&headers).is_none_or(|media| media.eq_ignore_ascii_case(b"application/json"));
-        let raw = body.collect(self.cap).await.map_err(|err| match err {
+        let unreadable = |err| match err {
             BodyError::Broken(why) => self.unknown_outcome(why),
             BodyError::TooLarge(_) => self.over_cap(),
-        })?;
+        };
+        let mut begun = Bytes::new();
+        if let Some(id) = unseen.filter(|_| json && status.is_success()) {
+            let length = body.length();
+            if length.is_some_and(|length| length > self.cap as u64) {
+                return Err(self.over_cap());
+            }
+            if length.is_none_or(|length| length >= UNSEEN_BYTES_MIN) {
+                begun = body.data().await.map_err(unreadable)?.unwrap_or_default();
+                if let Some(id_at) = answer_to(id, &begun) {
+                    let content = Content::Unseen(Box::new(Unseen { head: begun, id_at, length, rest: body }));
+                    return Ok(Answered { status, content });
+                }
+            }
+        }
+        let raw = body.collect_after(begun, self.cap).await.map_err(unreadable)?;
         let content = match json.then(|| messages(&raw)).flatten() {
             Some(messages) => Content::Messages(messages),
             None => Content::Foreign(snippet(&raw)),
@@ -240,6 +282,13 @@ pub(super) fn messages(raw: &Bytes) -> Option<SmallVec<[Message; 1]>> {
         Decoded::One(message) => Some(smallvec![message]),
         Decoded::Batch(all) => Some(all.into_iter().filter_map(Result::ok).collect()),
     }
+}
+
+/// Returns where the id lies if this is the beginning of the answer to request `id`, and not one that asks for input.
+fn answer_to(id: u64, begun: &[u8]) -> Option<Range<usize>> {
+    let at = json::leading(begun, "id")?;
+    let ours = std::str::from_utf8(begun.get(at.clone())?).ok()?.parse() == Ok(id);
+    (ours && memchr::memmem::find(begun, b"input_required").is_none()).then_some(at)
 }
 
 /// Returns the media type without parameters, in any case.

@@ -1086,3 +1086,78 @@ async fn settings_that_cannot_be_sent_fail_the_start() {
     };
     assert!(why.contains("x-key") && !why.contains("canary"), "{why}");
 }
+
+/// Reads an answer that is passed on unseen to its end.
+async fn read_on(outcome: Outcome) -> Result<String, Reject> {
+    let Ok(Answer::Unseen(mut unseen)) = outcome else { panic!("it was looked at: {outcome:?}") };
+    let mut text = unseen.head.concat();
+    while let Some(piece) = unseen.rest.next().await {
+        text.extend_from_slice(&piece?);
+    }
+    assert!(unseen.length.is_none_or(|length| length == text.len() as u64));
+    Ok(String::from_utf8(text).unwrap())
+}
+
+/// [LIM-1]: `inspect = "off"` passes a large answer on as it comes, with the client's own id, and no other.
+#[tokio::test]
+async fn lim_1_a_large_answer_is_passed_on_unseen_where_it_may_be() {
+    let large = "x".repeat(300_000);
+    let answer = {
+        let large = large.clone();
+        move |request: &Recorded| {
+            let id = request.member("id");
+            let result = format!(r#"{{"content":[{{"type":"text","text":"{large}"}}]}}"#);
+            match request.member("params") {
+                how if how.contains("tail") => format!(r#"{{"result":{result},"jsonrpc":"2.0","id":{id}}}"#),
+                how if how.contains("foreign") => format!(r#"{{"jsonrpc":"2.0","id":9{id},"result":{result}}}"#),
+                how if how.contains("small") => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#),
+                _ => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
+            }
+        }
+    };
+    let chunked = |text: &str| {
+        let chunks: String = ["", ""].map(|_| format!("{:x}\r\n{text}\r\n", text.len())).concat();
+        vec![Step::Write(
+            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")
+                .into_bytes(),
+        )]
+    };
+    let lab = Lab::with(
+        |settings| {
+            settings.inspect = false;
+            settings.max_response_bytes = 400_000;
+        },
+        move |request| {
+            legacy(request, |request| {
+                let text = answer(request);
+                if request.member("params").contains("chunks") { chunked(&text) } else { json("200 OK", &text) }
+            })
+        },
+    )
+    .await;
+    let link = lab.legacy().await;
+    let ask_for = |how: &str| {
+        let call = upstream_call("", &format!(r#"{{"how":"{how}"}}"#));
+        ask(&link, Outgoing::Call(Arc::new(call)))
+    };
+    let whole = read_on(ask_for("head").await).await.unwrap();
+    assert_eq!(
+        whole,
+        format!(r#"{{"jsonrpc":"2.0","id":"c","result":{{"content":[{{"type":"text","text":"{large}"}}]}}}}"#)
+    );
+    // What cannot be passed on is read and looked at as ever.
+    assert_eq!(payload(ask_for("small").await), "{}");
+    assert!(payload(ask_for("tail").await).contains(&large));
+    assert!(ask_for("foreign").await.is_err());
+    let mut bridged = upstream_call("", "{}");
+    bridged.client.version = ProtocolVersion::V2026_07_28;
+    assert!(payload(ask(&link, Outgoing::Call(Arc::new(bridged))).await).contains(&large));
+    // The cap holds in the middle too; who stops reading has the call cancelled.
+    let reject = read_on(ask_for("chunks").await).await.unwrap_err();
+    assert!(reject.public.contains("max_response_bytes"), "{}", reject.public);
+    until("the cancel", || lab.server.kinds().iter().any(|kind| kind == "notifications/cancelled")).await;
+    let before = lab.server.kinds().iter().filter(|kind| *kind == "notifications/cancelled").count();
+    drop(ask_for("head").await);
+    let now = || lab.server.kinds().iter().filter(|kind| *kind == "notifications/cancelled").count();
+    until("the cancel", || now() > before).await;
+}

@@ -178,7 +178,7 @@ impl Connection {
         let era = self.era().unwrap_or(era);
         outcome.map(|answer| match answer {
             Answer::Upstream { response, .. } => Answer::Upstream { response, era },
-            other @ (Answer::Discovery(_) | Answer::Ended | Answer::Tools(_)) => other,
+            other @ (Answer::Discovery(_) | Answer::Ended | Answer::Tools(_) | Answer::Unseen(_)) => other,
         })
     }
 

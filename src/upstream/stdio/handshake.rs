@@ -230,7 +230,7 @@ fn ask(
         match reply.into_parts().0 {
             ReplyBody::Done(outcome) => match *outcome {
                 Ok(Answer::Upstream { response, .. }) => Ok(*response),
-                Ok(Answer::Discovery(_) | Answer::Ended | Answer::Tools(_)) => Err(nothing()),
+                Ok(Answer::Discovery(_) | Answer::Ended | Answer::Tools(_) | Answer::Unseen(_)) => Err(nothing()),
                 Err(reject) => Err(reject),
             },
             // Own requests carry no progress token, so nothing comes before the answer.

@@ -100,6 +100,28 @@ fn both<'a>(
     Ok(Some((outer, inner)))
 }
 
+/// Returns where the value of `key` lies in the beginning of an object's text; `None` unless it and all before it stand
+/// there whole.
+#[must_use]
+pub fn leading(start: &[u8], key: &str) -> Option<Range<usize>> {
+    let mut scanner = Scanner::new(start, DEPTH_MAX);
+    if scanner.open(b'{').ok()? {
+        return None;
+    }
+    loop {
+        let found = scanner.key().ok()?;
+        let value = scanner.value().ok()?;
+        // What follows the value shows that it was not cut.
+        let more = scanner.more().ok()?;
+        if start.get(found.at) == Some(key.as_bytes()) {
+            return Some(value);
+        }
+        if !more {
+            return None;
+        }
+    }
+}
+
 /// Returns where the elements of the array that `text` holds lie.
 ///
 /// # Errors
@@ -304,7 +326,7 @@ impl<'a> Members<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{JsonError, elements, members, nested};
+    use super::{JsonError, elements, leading, members, nested};
 
     #[test]
     fn members_lie_in_the_text() {
@@ -334,6 +356,19 @@ mod tests {
         assert_eq!(&whole[inner.unwrap().at(whole, "k").unwrap().unwrap()], br#"[{"deep":1}]"#);
         assert_eq!(&whole[outer.at(whole, "y").unwrap().unwrap()], br#"{"z":1}"#);
         assert!(nested(whole, 3, |_| true).is_err());
+    }
+
+    #[test]
+    fn a_member_is_found_in_the_beginning_of_a_text() {
+        let whole = br#"{"jsonrpc":"2.0","x":{"id":1},"id":77,"result":{"a":"#;
+        assert_eq!(&whole[leading(whole, "id").unwrap()], b"77");
+        for cut in 0..whole.len() {
+            let found = leading(&whole[..cut], "id");
+            assert_eq!(found.is_some(), cut > 37, "{cut}");
+        }
+        assert_eq!(leading(whole, "result"), None);
+        assert_eq!(leading(b"{}", "id"), None);
+        assert_eq!(leading(b"[1]", "id"), None);
     }
 
     #[test]
