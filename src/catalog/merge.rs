@@ -17,7 +17,8 @@ use super::name::{full_name, shown_name};
 pub enum HeaderRule {
     /// HTTP: arguments travel as headers, and a tool with invalid annotations is dropped.
     Check,
-    /// stdio: annotations mean nothing.
+    /// stdio: invalid annotations are ignored; valid ones still bind clients over HTTP, who mirror what the list shows
+    /// them [R53].
     Ignore,
 }
 
@@ -118,8 +119,8 @@ impl Catalog {
                 continue;
             }
             let header_params = match (&tool.header_params, list.headers) {
-                (_, HeaderRule::Ignore) => Arc::default(),
-                (Ok(params), HeaderRule::Check) => Arc::clone(params),
+                (Ok(params), HeaderRule::Check | HeaderRule::Ignore) => Arc::clone(params),
+                (Err(_), HeaderRule::Ignore) => Arc::default(),
                 (Err(why), HeaderRule::Check) => {
                     self.warn(&list.server, &tool.name, Why::Headers(why.clone()));
                     continue;
@@ -285,5 +286,18 @@ mod tests {
         let merged = |headers| Catalog::merge(&[list("a", headers, &[bad, r#"{"name":"u"}"#])], 64);
         assert_eq!(names(&merged(HeaderRule::Ignore)), ["a__t", "a__u"]);
         assert_eq!(names(&merged(HeaderRule::Check)), ["a__u"]);
+        let params = merged(HeaderRule::Ignore).entries.iter().map(|entry| entry.header_params.len()).sum::<usize>();
+        assert_eq!(params, 0, "what is invalid binds nobody");
+    }
+
+    /// [R53]
+    #[test]
+    fn valid_annotations_bind_callers_of_a_stdio_server_too() {
+        let tool = r#"{"name":"t","inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}"#;
+        for rule in [HeaderRule::Ignore, HeaderRule::Check] {
+            let catalog = Catalog::merge(&[list("a", rule, &[tool])], 64);
+            let headers: Vec<_> = catalog.entries[0].header_params.iter().map(|param| &*param.header).collect();
+            assert_eq!(headers, ["A"], "{rule:?}");
+        }
     }
 }

@@ -173,3 +173,47 @@ async fn a_state_that_is_not_the_callers_is_refused() {
     assert_eq!(answer.raw("result.state"), STATE);
     app.stop().await;
 }
+
+/// [R53] A client over HTTP mirrors what the list annotates, also where the tool's server sits behind a pipe.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stdio_servers_annotated_argument_must_agree_with_its_header() {
+    const TOOL: &str = r#"{"name":"mirrored","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}"#;
+    for server_era in ERAS {
+        let child = Child::new(server_era, &[TOOL]);
+        let app = TestApp::open(&[("up", child.lines())]).await;
+        let client = Client::connect(Era::Stateless, app.addr, "/mcp/up", None).await;
+        let call = async |arguments: &str, header: Option<&str>| {
+            let mut fields = vec![
+                ("MCP-Protocol-Version", "2026-07-28".to_owned()),
+                ("Mcp-Method", "tools/call".to_owned()),
+                ("Mcp-Name", "mirrored".to_owned()),
+            ];
+            fields.extend(header.map(|value| ("Mcp-Param-Region", value.to_owned())));
+            let members = format!(r#""name":"mirrored","arguments":{arguments}"#);
+            let answer = client.post(&fields, &client.body("1", "tools/call", "", &members)).await;
+            (answer.status, answer.text().contains(r#""code":-32020"#))
+        };
+        for (arguments, header) in [
+            (r#"{"region":"eu"}"#, Some("eu")),
+            (r#"{"region":"Zürich"}"#, Some("=?base64?WsO8cmljaA==?=")),
+            (r#"{"region":null}"#, None),
+            ("{}", None),
+        ] {
+            assert_eq!(call(arguments, header).await, (200, false), "{server_era:?} {arguments} {header:?}");
+        }
+        let reached = child.calls().len();
+        for (arguments, header) in [
+            (r#"{"region":"eu"}"#, None),
+            (r#"{"region":"eu"}"#, Some("us")),
+            (r#"{"region":"eu"}"#, Some("=?base64?ZXU?=")),
+            ("{}", Some("eu")),
+        ] {
+            assert_eq!(call(arguments, header).await, (400, true), "{server_era:?} {arguments} {header:?}");
+        }
+        assert_eq!(child.calls().len(), reached, "a refused call reaches no server");
+
+        // Clients of before do not know the annotation.
+        let legacy = Client::connect(Era::Legacy, app.addr, "/mcp/up", None).await;
+        assert_eq!(legacy.call_with("mirrored", r#"{"region":"eu"}"#).await.status, 200);
+    }
+}

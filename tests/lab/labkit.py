@@ -197,7 +197,8 @@ class Processes:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        self.running.remove(process)
+        if process in self.running:  # a thread may have stopped it too
+            self.running.remove(process)
         return process.returncode, [pid for pid, _ in orphans]
 
 
