@@ -268,3 +268,46 @@ async fn patterns_without_effect_are_named() {
     let said = gateway.snapshot().unmatched().join("; ");
     assert!(said.contains("'one__b*'") && said.contains("'one__c'") && !said.contains("'one__a'"), "{said}");
 }
+
+/// [CFG-4, POL-12]: after a reload a call under way is judged anew. It goes on where it may, and ends with the refusal of a
+/// new call where it may not, also if its server says nothing.
+#[tokio::test(start_paused = true)]
+async fn a_call_under_way_is_judged_by_each_reload() {
+    let tasks = Tasks::new();
+    let name = UpstreamName::new("one").unwrap();
+    let tools = ["hang", "hang_progress"].map(|tool| format!(r#"{{"name":"{tool}"}}"#)).to_vec();
+    let (targets, calls) = fake::targets(&[(name.clone(), tools)], &tasks);
+    let rules = |excluded: &[&str]| (vec![0], None, excluded.iter().map(|text| (*text).to_owned()).collect(), false);
+    let before = settings(std::slice::from_ref(&name), &[rules(&[])]);
+    let hidden = settings(std::slice::from_ref(&name), &[rules(&["one__hang*"])]);
+    let mut keyless = before.clone();
+    keyless.keys = KeyRing::default();
+    let kinds = [crate::exchange::RejectKind::UnknownTool, crate::exchange::RejectKind::Unauthenticated];
+    for (after, kind) in [hidden, keyless].into_iter().zip(kinds) {
+        let gateway = Gateway::new(before.clone(), Arc::clone(&targets), &tasks, Clock::manual()).unwrap();
+        let [client, _] = clients();
+        let begin = |tool: &'static str| {
+            let caller = gateway.identify(&Credential::ApiKey(Secret::new("key0".to_owned()))).unwrap();
+            gateway.call(caller, exchange(Endpoint::All, &client, tool_call(tool)))
+        };
+        let mut silent = std::pin::pin!(begin("one__hang"));
+        let (ReplyBody::Events(mut events), _guards) = begin("one__hang_progress").await.into_parts() else {
+            panic!("no events")
+        };
+        assert!(futures_util::poll!(silent.as_mut()).is_pending());
+        gateway.replace(Arc::new(before.clone()), Arc::clone(&targets));
+        for _ in 0..3 {
+            assert!(matches!(events.next().await, Some(Event::Progress(_))), "a reload that takes nothing away");
+        }
+        gateway.replace(Arc::new(after), Arc::clone(&targets));
+        let Some(Event::Done(Err(refusal))) = events.next().await else { panic!("it goes on") };
+        assert_eq!(refusal.kind, kind);
+        assert!(events.next().await.is_none());
+        let (ReplyBody::Done(outcome), _) = silent.await.into_parts() else { panic!("events") };
+        assert_eq!(outcome.unwrap_err().kind, kind);
+        let cancelled = calls.lock().unwrap().drain(..).filter(|(what, _)| what == "cancelled").count();
+        assert_eq!(cancelled, 2, "both are cancelled at the server");
+    }
+    tasks.cancel();
+    tasks.wait().await;
+}
