@@ -26,8 +26,6 @@ const CHUNK_LINE_MAX: usize = 4 << 10;
 const READ_BYTES: usize = 8 << 10;
 /// How much room a read has at most.
 const PIECE_BYTES: usize = 256 << 10;
-/// So much is copied out of the buffer rather than split off it.
-const CUT_BYTES_MAX: usize = 4 << 10;
 /// A larger body is not copied behind its head.
 const JOIN_BYTES_MAX: usize = 16 << 10;
 
@@ -258,7 +256,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Head, bool), ExchangeError>> {
         loop {
             while let Some(end) = head_end(&self.read) {
-                let text = self.cut(end);
+                let text = self.read.split_to(end).freeze();
                 let (head, reusable) = Head::read(&text)?;
                 match head.status {
                     StatusCode::SWITCHING_PROTOCOLS => {
@@ -329,17 +327,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if length > READ_BYTES && self.read.len() == length {
             return Ok(std::mem::take(&mut self.read).freeze());
         }
-        Ok(self.cut(length))
-    }
-
-    /// Takes the first bytes out of the buffer. Few are copied, so that nobody else holds the buffer and it is used again.
-    fn cut(&mut self, count: usize) -> Bytes {
-        if count > CUT_BYTES_MAX {
-            return self.read.split_to(count).freeze();
-        }
-        let cut = Bytes::copy_from_slice(self.read.get(..count).unwrap_or_default());
-        self.read.advance(count);
-        cut
+        Ok(self.read.split_to(length).freeze())
     }
 
     fn spoilt(&mut self, err: ExchangeError) -> ExchangeError {
@@ -360,7 +348,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         return Ok(Step::More);
                     }
                     *left -= count as u64;
-                    let data = self.cut(count);
+                    let data = self.read.split_to(count).freeze();
                     if *left == 0 {
                         let chunk = matches!(framing, Framing::Chunked(_));
                         *framing = if chunk { Framing::ChunkEnd } else { Framing::Done };
@@ -398,7 +386,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Ok(None)
             };
         };
-        let line = self.cut(end + 1);
+        let line = self.read.split_to(end + 1).freeze();
         let text = line.strip_suffix(b"\r\n").ok_or(ExchangeError::Malformed("a chunk's line without CRLF"))?;
         Ok(Some(line.slice_ref(text)))
     }
