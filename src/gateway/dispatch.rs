@@ -14,8 +14,9 @@ use super::Gateway;
 use super::authorize::Authorized;
 use super::standing::Standing;
 
-/// How often a call that waits is asked whether a reload has taken away what it lives by.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often a call that waits is asked whether a reload has taken away what it lives by. Longer than the two seconds
+/// between two looks at the files: a timer that is the next to fire has to wake the event loop, one system call each.
+const LOOK: Duration = Duration::from_secs(3);
 
 /// Sends the call; the reply is known with the first event or the answer.
 pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> Reply {
