@@ -16,6 +16,7 @@ use http::{HeaderName, HeaderValue, Response};
 use tokio::time::Sleep;
 
 use crate::exchange::{ByteStream, Event};
+use crate::wire::jsonrpc::one_line;
 use crate::wire::sse::{Frame, Head, KEEP_ALIVE, encode_message, frame_message};
 
 use super::answer::{Asker, Rendered};
@@ -165,14 +166,6 @@ pub(super) fn begin_event(parts: &[Bytes]) -> Vec<Bytes> {
 pub(super) fn end_event(rest: ByteStream) -> ByteStream {
     let end = futures_util::stream::iter([Ok(Bytes::from_static(b"\n\n"))]);
     Box::pin(rest.map(|piece| piece.map(one_line)).chain(end))
-}
-
-/// Takes line breaks out: in JSON they are white space, and a space does as well.
-fn one_line(piece: Bytes) -> Bytes {
-    if memchr::memchr2(b'\n', b'\r', &piece).is_none() {
-        return piece;
-    }
-    piece.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect()
 }
 
 /// Spells one event.

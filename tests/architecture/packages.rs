@@ -110,7 +110,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     ),
     package(
         "serde_json",
-        "RawValue: an envelope that borrows and passes the rest byte for byte",
+        "reads what is small and rare whole: error objects, schemas, facts of a handshake; the scanner is compared with it",
         "sonic-rs and simd-json keep bytes no better and are full of unsafe code",
     ),
     package(

@@ -9,4 +9,4 @@ mod text;
 
 pub use members::{JsonError, Members, Outline, Raw, elements, leading, members, nested};
 pub use scan::ScanError;
-pub use text::{quoted, range_in, text};
+pub use text::{quoted, text};

@@ -1,7 +1,6 @@
 //! JSON strings: read and spelled.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -30,14 +29,6 @@ pub fn quoted(text: &str) -> Bytes {
         return Bytes::from(out);
     }
     Bytes::from(serde_json::Value::from(text).to_string())
-}
-
-/// Returns where `part`, a slice of `whole`, lies in it.
-#[must_use]
-pub fn range_in(whole: &[u8], part: &[u8]) -> Range<usize> {
-    let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
-    debug_assert!(start <= whole.len() && start + part.len() <= whole.len(), "part lies outside of whole");
-    start..start.saturating_add(part.len())
 }
 
 #[cfg(test)]

@@ -96,7 +96,7 @@ impl ToolDefinition {
         let members = json::members(&raw)?;
         let name_raw = members.get("name")?.ok_or(ToolError::Name)?;
         let name: Arc<str> = Arc::from(json::text(name_raw).ok_or(ToolError::Name)?.as_ref());
-        let name_at = json::range_in(&raw, name_raw.get());
+        let name_at = members.at("name")?.unwrap_or_default();
         let execution_at = member_at(&raw, &members, "execution")?;
         let open = members.get("outputSchema")?.is_some_and(|schema| !is_object_schema(schema));
         let open_output_schema_at = if open { member_at(&raw, &members, "outputSchema")? } else { None };
