@@ -29,7 +29,10 @@ pub struct Raw<'a>(&'a [u8]);
 
 /// Where the members of one object lie in its text, in the order written.
 #[derive(Clone, Debug, Default)]
-pub struct Outline(SmallVec<[Member; 6]>);
+pub struct Outline {
+    members: SmallVec<[Member; 6]>,
+    marked: bool,
+}
 
 /// The members of one object with its text.
 #[derive(Debug)]
@@ -154,15 +157,15 @@ fn object<'a>(
     scanner: &mut Scanner<'a>,
     mut value: impl FnMut(&mut Scanner<'a>, &Key) -> Result<Range<usize>, Fault>,
 ) -> Result<Outline, Fault> {
-    let mut found = SmallVec::new();
+    let mut members = SmallVec::new();
     let mut more = !scanner.open(b'{')?;
     while more {
         let key = scanner.key()?;
         let value = value(scanner, &key)?;
-        found.push(Member { key: packed(&key.at), value: packed(&value), escaped: key.escaped });
+        members.push(Member { key: packed(&key.at), value: packed(&value), escaped: key.escaped });
         more = scanner.more()?;
     }
-    Ok(Outline(found))
+    Ok(Outline { members, marked: scanner.take_mark() })
 }
 
 /// Packs a place in a text that is known to be short enough.
@@ -214,7 +217,7 @@ impl Outline {
     /// [`JsonError::Duplicate`] if the key stands twice.
     pub fn at(&self, text: &[u8], key: &'static str) -> Result<Option<Range<usize>>, JsonError> {
         let mut found = None;
-        for member in &self.0 {
+        for member in &self.members {
             if member.is(text, key) && found.replace(member.value).is_some() {
                 return Err(JsonError::Duplicate(key));
             }
@@ -240,7 +243,7 @@ impl Outline {
         keys: [&'static str; N],
     ) -> Result<[Option<Range<usize>>; N], JsonError> {
         let mut found = [const { None }; N];
-        for member in &self.0 {
+        for member in &self.members {
             let spelled = member.key(text);
             let Some((key, place)) = keys.iter().zip(&mut found).find(|(key, _)| *spelled == *key.as_bytes()) else {
                 continue;
@@ -254,19 +257,56 @@ impl Outline {
 
     /// Walks the members of `text`, the text this outline is of.
     pub fn iter<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = (Cow<'a, [u8]>, Raw<'a>)> + 'a {
-        self.0.iter().map(move |member| (member.key(text), Raw(text.get(unpacked(member.value)).unwrap_or_default())))
+        self.members.iter().map(move |member| (member.key(text), Raw(text.get(unpacked(member.value)).unwrap_or_default())))
     }
 
     /// Says whether the object is `{}`.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.members.is_empty()
+    }
+
+    /// Says whether a key `blob` or `data` stands in the object, however deep: only then can it hold base64 that the
+    /// gateway looks at [LIM-2]. A key with an escape counts, and so may one that stands before the object.
+    #[must_use]
+    pub const fn is_marked(&self) -> bool {
+        self.marked
+    }
+
+    /// Returns where the whole member `key` lies in `text`, from its key's quote to the end of its value.
+    ///
+    /// # Errors
+    /// [`JsonError::Duplicate`] if the key stands twice.
+    pub fn member_at(&self, text: &[u8], key: &'static str) -> Result<Option<Range<usize>>, JsonError> {
+        let value = self.at(text, key)?;
+        let found = value.and_then(|value| self.members.iter().find(|member| unpacked(member.value) == value));
+        Ok(found.map(Member::place))
+    }
+
+    /// Returns what must go with the whole member `key` so that an object remains: the member and one comma.
+    ///
+    /// # Errors
+    /// [`JsonError::Duplicate`] if the key stands twice.
+    pub fn removal_at(&self, text: &[u8], key: &'static str) -> Result<Option<Range<usize>>, JsonError> {
+        let Some(whole) = self.member_at(text, key)? else { return Ok(None) };
+        let next = self.members.iter().map(Member::place).find(|place| place.start >= whole.end);
+        let before = self.members.iter().map(Member::place).rfind(|place| place.end <= whole.start);
+        Ok(Some(match (next, before) {
+            (Some(next), _) => whole.start..next.start,
+            (None, Some(before)) => before.end..whole.end,
+            (None, None) => whole,
+        }))
     }
 }
 
 // === impl Member ===
 
 impl Member {
+    /// From the key's opening quote to the end of the value.
+    fn place(&self) -> Range<usize> {
+        unpacked(self.key).start.saturating_sub(1)..unpacked(self.value).end
+    }
+
     fn key<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
         let spelled = text.get(unpacked(self.key)).unwrap_or_default();
         if !self.escaped {
@@ -310,6 +350,35 @@ impl<'a> Members<'a> {
     /// [`JsonError::Duplicate`] if one of the keys stands twice.
     pub fn find<const N: usize>(&self, keys: [&'static str; N]) -> Result<[Option<Range<usize>>; N], JsonError> {
         self.outline.find(self.text, keys)
+    }
+
+    /// Spells the object anew: without the members `drop`, and with `add` in the place of the first of them, else at the
+    /// end. All others stay as they are spelled.
+    #[must_use]
+    pub fn rebuilt(&self, drop: &[&str], add: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut out = Vec::from(*b"{");
+        let mut pending = Some(add);
+        let mut write = |part: &[&[u8]]| {
+            if out.len() > 1 {
+                out.push(b',');
+            }
+            part.iter().for_each(|piece| out.extend_from_slice(piece));
+        };
+        let mut put = |write: &mut dyn FnMut(&[&[u8]])| {
+            for (key, value) in pending.take().unwrap_or_default() {
+                write(&[b"\"", key.as_bytes(), b"\":", value]);
+            }
+        };
+        for member in &self.outline.members {
+            if drop.iter().any(|key| member.is(self.text, key)) {
+                put(&mut write);
+            } else {
+                write(&[self.text.get(member.place()).unwrap_or_default()]);
+            }
+        }
+        put(&mut write);
+        out.push(b'}');
+        out
     }
 
     /// Walks the members in the order written; keys are decoded.
@@ -356,6 +425,39 @@ mod tests {
         assert_eq!(&whole[inner.unwrap().at(whole, "k").unwrap().unwrap()], br#"[{"deep":1}]"#);
         assert_eq!(&whole[outer.at(whole, "y").unwrap().unwrap()], br#"{"z":1}"#);
         assert!(nested(whole, 3, |_| true).is_err());
+    }
+
+    /// [LIM-2]: what may hold base64 is seen by the one scan.
+    #[test]
+    fn keys_that_may_hold_base64_leave_a_mark() {
+        let marked = |whole: &str| {
+            let (_, inner) = nested(whole.as_bytes(), 8, |key| key == b"result").unwrap();
+            inner.unwrap().is_marked()
+        };
+        assert!(marked(r#"{"result":{"content":[{"data":""}]}}"#));
+        assert!(marked(r#"{"result":{"a":[{"r":{"blob":1}}],"b":2}}"#));
+        assert!(marked(r#"{"result":{"a":{"\u0064ata":1}}}"#));
+        assert!(!marked(r#"{"result":{"content":[{"type":"text","text":"\"data\":\"blob\""}],"datas":{"dat":[]}},"data":1}"#));
+    }
+
+    #[test]
+    fn members_are_removed_and_replaced_by_place() {
+        let whole = br#"{ "a":1 , "\u0062" : [2],"c":"x" }"#;
+        let read = members(whole).unwrap();
+        assert_eq!(read.rebuilt(&["b"], &[("n", b"0"), ("m", b"{}")]), br#"{"a":1,"n":0,"m":{},"c":"x"}"#);
+        assert_eq!(read.rebuilt(&["z"], &[("n", b"0")]), br#"{"a":1,"\u0062" : [2],"c":"x","n":0}"#);
+        assert_eq!(read.rebuilt(&["a", "b", "c"], &[]), b"{}");
+        for (key, rest) in [
+            ("a", r#"{ "\u0062" : [2],"c":"x" }"#),
+            ("b", r#"{ "a":1 , "c":"x" }"#),
+            ("c", r#"{ "a":1 , "\u0062" : [2] }"#),
+        ] {
+            let at = read.outline.removal_at(whole, key).unwrap().unwrap();
+            assert_eq!([&whole[..at.start], &whole[at.end..]].concat(), rest.as_bytes());
+        }
+        let sole = br#"{"a":1}"#;
+        assert_eq!(members(sole).unwrap().outline.removal_at(sole, "a").unwrap().unwrap(), 1..6);
+        assert_eq!(read.outline.member_at(whole, "z"), Ok(None));
     }
 
     #[test]

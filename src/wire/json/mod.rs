@@ -5,8 +5,10 @@
 
 mod members;
 mod scan;
+mod spelled;
 mod text;
 
 pub use members::{JsonError, Members, Outline, Raw, elements, leading, members, nested};
 pub use scan::ScanError;
+pub use spelled::Spelled;
 pub use text::{quoted, text};

@@ -40,6 +40,8 @@ pub(super) struct Scanner<'a> {
     objects: [u64; DEPTH_MAX / 64],
     /// All that has been read is ASCII.
     ascii: bool,
+    /// A key that may hold base64 has been read.
+    marked: bool,
     error: ScanError,
 }
 
@@ -58,7 +60,7 @@ impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a [u8], depth_max: usize) -> Self {
         let depth_max = depth_max.min(DEPTH_MAX);
         let error = ScanError::Expected("JSON", 0);
-        Self { text, at: 0, depth_max, depth: 0, objects: [0; DEPTH_MAX / 64], ascii: true, error }
+        Self { text, at: 0, depth_max, depth: 0, objects: [0; DEPTH_MAX / 64], ascii: true, marked: false, error }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -74,6 +76,11 @@ impl<'a> Scanner<'a> {
     /// Says what is wrong, after a [`Fault`].
     pub(super) const fn error(&self) -> ScanError {
         self.error
+    }
+
+    /// Says whether a key `blob` or `data` has been read, or one with an escape that may spell either; and forgets it.
+    pub(super) const fn take_mark(&mut self) -> bool {
+        std::mem::replace(&mut self.marked, false)
     }
 
     /// Returns how many bytes have been read.
@@ -159,6 +166,7 @@ impl<'a> Scanner<'a> {
         let start = self.at + 1;
         let escaped = self.string()?;
         let at = start..self.at - 1;
+        self.marked |= escaped || matches!(self.text.get(at.clone()), Some(b"blob" | b"data"));
         if self.next() != Some(b':') {
             return Err(self.expected("':'"));
         }

@@ -65,7 +65,8 @@ impl Edits {
         }
         self.changes.sort_by_key(|(at, _)| (at.start, at.end));
         let added: usize = self.changes.iter().map(|(_, with)| with.len()).sum();
-        let mut out = BytesMut::with_capacity(self.raw.len() + added);
+        let removed: usize = self.changes.iter().map(|(at, _)| at.len()).sum();
+        let mut out = BytesMut::with_capacity((self.raw.len() + added).saturating_sub(removed));
         let mut done = 0;
         for (at, with) in &self.changes {
             debug_assert!(done <= at.start, "edits overlap");

@@ -2,12 +2,16 @@
 //!
 //! Not for: carrying payloads as types. Only what is routed on, checked or rewritten is read.
 
+mod base64;
+mod content;
 mod header;
 mod meta;
 mod method;
 mod tool;
 mod version;
 
+pub use base64::{Base64, Base64Error};
+pub use content::{Block, BlockKind, Field, LinkFacts, text_block, well_formed_mime};
 pub use header::{HeaderError, decode_value, encode_value, name};
 pub use meta::{
     CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, MetaError, PROGRESS_TOKEN_KEY, RESERVED_PREFIX, RequestMeta,
