@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admin::Admin;
+use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::codes::Code;
 use crate::config::{Inputs, Settings};
@@ -97,7 +98,7 @@ impl App {
         let (granted, kept) = (grants(&settings.gateway), Box::new(Kept::of(&settings)));
         let signals = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
         let targets = Arc::new(TargetSet::new(&settings.gateway.servers, &tasks, &clock, base_env)?);
-        let gateway = Gateway::new(settings.gateway, targets, &tasks, clock.clone())?;
+        let gateway = Gateway::new(settings.gateway, targets, Blobs::new(None, None, &clock), &tasks, clock.clone())?;
         let downstream =
             Downstream::new(settings.downstream, Arc::clone(&gateway), tasks.clone(), drain.clone(), clock);
         let admin = Admin::new(ready.clone(), drain.clone(), tasks.clone());

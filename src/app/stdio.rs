@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{Signal, SignalKind};
 use tokio_util::sync::CancellationToken;
 
+use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::codes::Code;
 use crate::config::Settings;
@@ -160,7 +161,7 @@ impl App {
             Endpoint::Server(server) => granted.filter(|name| *name == server).cloned().collect(),
         };
         let targets = Arc::new(TargetSet::new(&hall.servers, &tasks, &clock, base_env)?);
-        let gateway = Gateway::new(hall, Arc::clone(&targets), &tasks, clock.clone())?;
+        let gateway = Gateway::new(hall, Arc::clone(&targets), Blobs::new(None, None, &clock), &tasks, clock.clone())?;
         let downstream = Downstream::new(settings.downstream, gateway, tasks.clone(), drain.clone(), clock);
         Ok(Piped { downstream, guest, granted, targets, signals, tasks, drain })
     }

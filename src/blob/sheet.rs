@@ -43,7 +43,7 @@ struct Text {
 
 /// How a text is spelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TextKind {
+enum TextKind {
     /// As a JSON string, without its quotes.
     Json,
     /// As it is: a JSON value that is no string.

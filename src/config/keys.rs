@@ -17,11 +17,21 @@ pub(super) const LISTEN: &[&str] =
     &["admin", "allowed_hosts", "allowed_origins", "auth", "health", "http", "tls_cert", "tls_key"];
 pub(super) const LISTEN_LATER: &[&str] = &["public_url"];
 
-pub(super) const MCP: &[&str] = &["empty_allow", "enabled", "first_list_wait_secs", "name_budget", "servers"];
-pub(super) const MCP_LATER: &[&str] = &["blob_paths", "blobs", "deferred_loading", "overflow", "resource_tools"];
+pub(super) const MCP: &[&str] = &[
+    "blob_paths",
+    "blobs",
+    "empty_allow",
+    "enabled",
+    "first_list_wait_secs",
+    "name_budget",
+    "overflow",
+    "servers",
+];
+pub(super) const MCP_LATER: &[&str] = &["deferred_loading", "resource_tools"];
 
 pub(super) const SERVER: &[&str] = &[
     "args",
+    "blobs",
     "command",
     "cwd",
     "enabled",
@@ -46,7 +56,6 @@ pub(super) const SERVER: &[&str] = &[
 pub(super) const SERVER_LATER: &[&str] = &[
     "allow_config_exposure",
     "annotations",
-    "blobs",
     "isolation",
     "overrides",
     "pinned_resources",
@@ -64,8 +73,17 @@ pub(super) const PRINCIPAL_LATER: &[&str] =
 
 pub(super) const API_KEY: &[&str] = &["sha256"];
 
-pub(super) const POLICY: &[&str] =
-    &["allowed_tools", "auto_admit_mcp_tools", "deny_all_tools", "excluded_tools", "expect"];
+pub(super) const POLICY: &[&str] = &[
+    "allowed_tools",
+    "auto_admit_mcp_tools",
+    "blob_paths",
+    "blobs",
+    "deny_all_tools",
+    "excluded_tools",
+    "expect",
+    "max_result_chars",
+    "overflow",
+];
 pub(super) const POLICY_LATER: &[&str] = &[
     "allow",
     "allowed_prompts",
@@ -80,8 +98,6 @@ pub(super) const POLICY_LATER: &[&str] = &[
     "auto_approve",
     "autonomy",
     "bind",
-    "blob_paths",
-    "blobs",
     "deferred_loading",
     "description_max_bytes",
     "excluded_prompts",
@@ -93,11 +109,9 @@ pub(super) const POLICY_LATER: &[&str] = &[
     "max_concurrent_calls",
     "max_queued_calls",
     "max_queued_tasks",
-    "max_result_chars",
     "max_running_tasks",
     "max_work_secs",
     "off",
-    "overflow",
     "overrides",
     "pin_tools",
     "pinned_max_bytes",
@@ -119,12 +133,18 @@ pub(super) const EXPECT: &[&str] = &["tool", "visible"];
 pub(super) const EXPECT_LATER: &[&str] = &["annotations"];
 
 pub(super) const LIMITS: &[&str] = &[
+    "blob_item_bytes",
     "connections",
     "keep_alive_secs",
+    "overflow_bytes",
+    "overflow_disk",
+    "overflow_secs",
     "request_body_bytes",
     "session_idle_secs",
     "sessions",
     "sessions_per_principal",
+    "upload_bytes",
+    "upload_secs",
 ];
 pub(super) const LIMITS_LATER: &[&str] = &["concurrency", "rates"];
 

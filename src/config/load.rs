@@ -18,7 +18,7 @@ use super::mask::Masks;
 use super::places::Places;
 use super::policy::{ExpectationResult, Policies};
 use super::reader::{Source, Table};
-use super::{identity, keys, listener, upstream};
+use super::{caps, identity, keys, listener, upstream};
 
 /// The largest configuration or policy file, in bytes.
 pub(super) const FILE_MAX: u64 = 8 << 20;
@@ -164,6 +164,9 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> Read {
         name_budget: mcp.name_budget.unwrap_or(GatewaySettings::NAME_BUDGET),
         first_list_wait: mcp.first_list_wait.unwrap_or(GatewaySettings::FIRST_LIST_WAIT),
         list_page_bytes: GatewaySettings::LIST_PAGE_BYTES,
+        caps: mcp.caps,
+        server_blobs: servers.blobs,
+        blob: caps::kept(root.table("limits").as_ref()),
     };
     (Settings { gateway, downstream, admin, log, disabled: servers.disabled }, expectations, places)
 }

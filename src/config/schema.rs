@@ -5,11 +5,14 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::blob::BlobSettings;
 use crate::downstream::DownstreamSettings;
 use crate::gateway::GatewaySettings;
 use crate::id::UPSTREAM_NAME_MAX;
 use crate::upstream::ServerSettings;
 use crate::wire::mcp::ProtocolVersion;
+
+use super::caps;
 
 /// The keys of one table with their schemas.
 type Rows = Vec<(&'static str, Value)>;
@@ -86,9 +89,19 @@ pub(super) fn limits() -> Rows {
     let door = DownstreamSettings::default();
     let (alive, idle) = (door.keep_alive.as_secs(), door.session_idle.as_secs());
     let count = |most: u64, default: usize, words| number(1, most, json!(default), words);
+    let kept = BlobSettings::default();
+    let secs = |default: std::time::Duration, words| number(1, caps::SECS_MAX, json!(default.as_secs()), words);
+    let overflow = "All that was cut of results and can still be read, of all principals.";
     vec![
+        (
+            "blob_item_bytes",
+            count(BlobSettings::ITEM_BYTES_MAX as u64, kept.item_bytes_max, "The largest attachment, decoded."),
+        ),
         ("connections", count(1_000_000, door.connections_max, "The most client connections at once.")),
         ("keep_alive_secs", number(1, 3_600, json!(alive), "The pause after which a silent stream gets a comment.")),
+        ("overflow_bytes", count(caps::BYTES_MAX, kept.overflow_bytes_max, overflow)),
+        ("overflow_disk", flag(kept.overflow_disk, "Whether it is kept in files of the state folder, not in memory.")),
+        ("overflow_secs", secs(kept.overflow_age, "How long it can be read.")),
         ("request_body_bytes", count(1 << 32, door.body_bytes_max, "The largest request body.")),
         ("session_idle_secs", number(1, 604_800, json!(idle), "How long a session may be idle.")),
         ("sessions", count(1_000_000, door.sessions_max, "The most sessions in all.")),
@@ -96,6 +109,16 @@ pub(super) fn limits() -> Rows {
             "sessions_per_principal",
             count(1_000_000, door.sessions_per_principal_max, "The most sessions of one principal."),
         ),
+        (
+            "upload_bytes",
+            number(
+                1,
+                caps::BYTES_MAX,
+                json!(kept.upload_bytes_max),
+                "All attachments of one principal in files; the oldest go.",
+            ),
+        ),
+        ("upload_secs", secs(kept.upload_age, "How long such a file is kept.")),
     ]
 }
 
@@ -111,10 +134,13 @@ pub(super) fn mcp() -> Rows {
     let (budget, wait) = (GatewaySettings::NAME_BUDGET, GatewaySettings::FIRST_LIST_WAIT.as_secs());
     let servers = json!({ "type": "array", "items": reference("server") });
     vec![
+        ("blob_paths", blob_paths()),
+        ("blobs", blobs()),
         ("empty_allow", choice(&["all", "none"], Some("all"), "What an empty allowed_tools means.")),
         ("enabled", flag(true, "false: no server is connected.")),
         ("first_list_wait_secs", number(0, 60, json!(wait), "How long a list waits for servers still starting.")),
         ("name_budget", number(1, 64, json!(budget), "The longest shown name, in bytes.")),
+        ("overflow", overflow()),
         ("servers", describe(servers, "The servers, in the order in which their tools are listed.")),
     ]
 }
@@ -131,6 +157,7 @@ pub(super) fn server() -> Rows {
     let secs = |key: &'static str, most: u64, default: u64, words| (key, number(1, most, json!(default), words));
     vec![
         ("args", texts("The program's arguments. No reference is expanded: argv is public.")),
+        ("blobs", blobs()),
         ("command", text("The program: a path, or a name looked up in PATH.")),
         ("cwd", text("The program's working folder.")),
         ("enabled", flag(true, "false: as if it were not granted.")),
@@ -183,10 +210,29 @@ pub(super) fn policy() -> Rows {
     vec![
         ("allowed_tools", texts("Names, or prefixes with a final *. If it is not empty, these tools alone.")),
         ("auto_admit_mcp_tools", flag(false, "Whether a non-empty allowed_tools lets in what it does not name too.")),
+        ("blob_paths", blob_paths()),
+        ("blobs", blobs()),
         ("deny_all_tools", flag(false, "Nothing at all.")),
         ("excluded_tools", texts("Names, or prefixes with a final *. They win over allowed_tools.")),
         ("expect", describe(expect, "What check and test hold the policy to.")),
+        (
+            "max_result_chars",
+            number(0, caps::RESULT_CHARS_MAX, json!(0), "The most characters of text in a result; 0: no cap."),
+        ),
+        ("overflow", overflow()),
     ]
+}
+
+fn blobs() -> Value {
+    choice(&["file", "link", "pass"], Some("pass"), "What becomes of images and other base64 in results.")
+}
+
+fn blob_paths() -> Value {
+    flag(false, "Whether blobs = \"file\" gives paths to clients other than the one that starts the gateway.")
+}
+
+fn overflow() -> Value {
+    choice(&["drop", "link"], Some("link"), "What becomes of the rest of a text that was cut.")
 }
 
 pub(super) fn expect() -> Rows {

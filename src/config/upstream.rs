@@ -11,11 +11,12 @@ use http::{HeaderName, HeaderValue, Uri};
 use crate::codes::Code;
 use crate::id::UpstreamName;
 use crate::net::check_ca_file;
-use crate::policy::EmptyAllow;
+use crate::policy::{BlobMode, CapRules, EmptyAllow};
 use crate::secret::Secret;
 use crate::upstream::{EraChoice, OnDown, ServerSettings, Transport};
 use crate::wire::mcp::{Era, ProtocolVersion};
 
+use super::caps;
 use super::expand::{Expander, REFERENCE_HELP, Template, reference_in};
 use super::keys;
 use super::places::{ServerPlace, ServerUse};
@@ -55,6 +56,8 @@ pub(super) struct Servers {
     pub(super) usable: Vec<ServerSettings>,
     /// Those with a missing secret, and why.
     pub(super) disabled: Vec<(UpstreamName, String)>,
+    /// What becomes of their attachments, where they say so.
+    pub(super) blobs: BTreeMap<UpstreamName, BlobMode>,
     /// Where each stands.
     pub(super) places: Vec<ServerPlace>,
     /// Every name in the file, even of a server that is switched off or wrong.
@@ -87,6 +90,7 @@ pub(super) struct Mcp {
     pub(super) empty_allow: EmptyAllow,
     pub(super) name_budget: Option<usize>,
     pub(super) first_list_wait: Option<Duration>,
+    pub(super) caps: CapRules,
 }
 
 // === impl Known ===
@@ -142,7 +146,8 @@ impl Known {
 
 /// Reads `[mcp]`.
 pub(super) fn mcp(table: Option<&Table<'_>>, servers: &Servers) -> Mcp {
-    let mut mcp = Mcp { enabled: true, empty_allow: EmptyAllow::All, name_budget: None, first_list_wait: None };
+    let caps = table.map(caps::rules).unwrap_or_default();
+    let mut mcp = Mcp { enabled: true, empty_allow: EmptyAllow::All, name_budget: None, first_list_wait: None, caps };
     let Some(table) = table else { return mcp };
     mcp.enabled = table.get("enabled").and_then(|value| value.flag()).unwrap_or(true);
     let words = [("all", EmptyAllow::All), ("none", EmptyAllow::None)];
@@ -183,6 +188,9 @@ pub(super) fn servers(section: Option<&Table<'_>>, live: bool, expander: &Expand
         let transport = transport.unwrap_or_else(nowhere);
         let mut settings = entry.settings(&table, ServerSettings::new(name.clone(), transport));
         settings.tls_ca_cert_path = entry.authority(&table, &settings.transport);
+        if let Some(blobs) = blobs(&table, settings.inspect) {
+            servers.blobs.insert(name.clone(), blobs);
+        }
         let kind = match settings.transport {
             Transport::Http { .. } => "http",
             Transport::Stdio { .. } => "stdio",
@@ -243,7 +251,7 @@ impl Entry<'_> {
             if !settings.inspect {
                 let name = self.name;
                 let what = "no rule for blobs, text or names applies to them";
-                value.warn(format!("large answers of server '{name}' are passed on unseen: {what}"), None);
+                value.warn(format!("answers of server '{name}' are passed on unseen: {what}"), None);
             }
         }
         settings
@@ -440,6 +448,15 @@ impl Entry<'_> {
             value.error_help(format!("server '{}': {reference} is not expanded here", self.name), help);
         }
     }
+}
+
+/// Reads `blobs` of a server.
+fn blobs(table: &Table<'_>, inspect: bool) -> Option<BlobMode> {
+    let value = table.get("blobs")?;
+    if !inspect {
+        value.warn("has no effect: inspect = \"off\" passes this server's answers on unseen", None);
+    }
+    caps::mode(&value)
 }
 
 fn era(table: &Table<'_>) -> EraChoice {

@@ -7,7 +7,7 @@ use crate::catalog::{Catalog, Mask, Scope, View};
 use crate::exchange::{Caller, Endpoint, ReasonCode, Reject, RejectKind};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::{ApiKeyHash, Credential};
-use crate::policy::Subject;
+use crate::policy::{Caps, Subject};
 use crate::upstream::TargetSet;
 
 use super::snapshot::Audience;
@@ -96,6 +96,16 @@ impl Identified {
 
     pub(super) const fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
+    }
+
+    /// Returns what answers of a server are made smaller by; `None` if they are passed on as they are.
+    pub(super) fn caps(&self, server: &UpstreamName) -> Option<Caps> {
+        self.audience.caps(server)
+    }
+
+    /// Says whether this is whoever started the gateway.
+    pub(super) const fn is_local(&self) -> bool {
+        matches!(self.proof, Proof::Pipe)
     }
 
     pub(super) const fn proof(&self) -> Proof {

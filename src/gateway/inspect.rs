@@ -17,6 +17,7 @@ use crate::wire::jsonrpc::{Payload, Response};
 use super::Gateway;
 use super::authorize::bad_state;
 use super::resolve::Resolved;
+use super::shape::Shaper;
 
 const PURPOSE: &str = "requestState";
 /// How long a person may take to answer.
@@ -44,6 +45,7 @@ pub(super) struct Inspection {
     principal: PrincipalId,
     entry: Arc<Entry>,
     call: Arc<ToolCall>,
+    shaper: Option<Shaper>,
 }
 
 impl Inspection {
@@ -52,29 +54,52 @@ impl Inspection {
             principal: resolved.caller.principal().clone(),
             entry: Arc::clone(&resolved.entry),
             call: Arc::clone(&resolved.call),
+            shaper: Shaper::of(resolved),
         }
     }
 
     /// Looks at the outcome, now or at the end of the events.
-    pub(super) fn inspect(self, gateway: &Arc<Gateway>, reply: Reply) -> Reply {
+    pub(super) async fn inspect(self, gateway: &Arc<Gateway>, reply: Reply) -> Reply {
         match reply.into_parts() {
-            (ReplyBody::Done(outcome), _guards) if !is_input_request(&outcome) => Reply::done(outcome),
-            (ReplyBody::Done(outcome), _guards) => Reply::once(self.outcome(gateway, *outcome)),
+            (ReplyBody::Done(outcome), guards) => {
+                let outcome = if self.concerns(gateway, &outcome) {
+                    Box::new(self.outcome(gateway, *outcome).await)
+                } else {
+                    outcome
+                };
+                let reply = Reply::done(outcome);
+                if guards.is_empty() { reply } else { reply.with_guard(guards) }
+            }
             (ReplyBody::Events(events), guards) => {
                 let (gateway, mut inspection) = (Arc::clone(gateway), Some(self));
-                let events = events.map(move |event| match event {
-                    Event::Done(outcome) => Event::Done(match inspection.take() {
-                        Some(inspection) => inspection.outcome(&gateway, outcome),
-                        None => outcome,
-                    }),
-                    other @ (Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => other,
+                let events = events.then(move |event| {
+                    let (gateway, event) = (Arc::clone(&gateway), told(event, inspection.as_ref()));
+                    let inspection = if matches!(event, Event::Done(_)) { inspection.take() } else { None };
+                    async move {
+                        match (event, inspection) {
+                            (Event::Done(outcome), Some(inspection)) if inspection.concerns(&gateway, &outcome) => {
+                                Event::Done(inspection.outcome(&gateway, outcome).await)
+                            }
+                            (event, _) => event,
+                        }
+                    }
                 });
                 Reply::events(Box::pin(events)).with_guard(guards)
             }
         }
     }
 
-    fn outcome(self, gateway: &Gateway, outcome: Outcome) -> Outcome {
+    /// Says whether an outcome may have to be changed.
+    fn concerns(&self, gateway: &Gateway, outcome: &Outcome) -> bool {
+        is_input_request(outcome) || self.shaper.as_ref().is_some_and(|shaper| shaper.concerns(gateway, outcome))
+    }
+
+    async fn outcome(mut self, gateway: &Gateway, outcome: Outcome) -> Outcome {
+        let shaper = self.shaper.take().filter(|shaper| shaper.concerns(gateway, &outcome));
+        let outcome = match shaper {
+            Some(shaper) if !is_input_request(&outcome) => shaper.shape(gateway, outcome).await,
+            Some(_) | None => outcome,
+        };
         match outcome {
             Ok(Answer::Upstream { response, era }) if asks_for_input(&response) => {
                 let response = Box::new(self.seal(gateway, *response)?);
@@ -102,6 +127,16 @@ impl Inspection {
         })?;
         drop(outline);
         Ok(response.with_edit(place, json::quoted(&sealed)))
+    }
+}
+
+/// What is told on the way, as long as the reader may have it.
+fn told(event: Event, inspection: Option<&Inspection>) -> Event {
+    let Some(shaper) = inspection.and_then(|inspection| inspection.shaper.as_ref()) else { return event };
+    match event {
+        Event::Log(raw) => Event::Log(shaper.notification(raw)),
+        Event::Progress(raw) => Event::Progress(shaper.notification(raw)),
+        other @ (Event::Done(_) | Event::ToolsChanged) => other,
     }
 }
 

@@ -14,6 +14,7 @@ mod pipeline;
 mod refresh;
 mod resolve;
 mod settings;
+mod shape;
 mod snapshot;
 mod standing;
 #[cfg(test)]

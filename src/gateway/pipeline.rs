@@ -6,10 +6,12 @@
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::exchange::{Answer, Call, Discovery, Exchange, Handler, Reject, Reply};
 use crate::identity::Credential;
@@ -19,6 +21,9 @@ use crate::upstream::TargetSet;
 
 use super::identify::Identified;
 use super::{GatewaySettings, Snapshot, authorize, dispatch, inspect, list, listen, resolve};
+
+/// How often what was kept of answers is looked through.
+const SWEEP_PAUSE: Duration = Duration::from_secs(60);
 
 /// The hall. It is a [`Handler`].
 pub struct Gateway {
@@ -31,6 +36,9 @@ pub struct Gateway {
     pub(super) published: watch::Sender<u64>,
     pub(super) seal: Seal,
     pub(super) clock: Clock,
+    /// What of answers is kept.
+    pub(super) blobs: Arc<Blobs>,
+    pub(super) tasks: Tasks,
 }
 
 impl Gateway {
@@ -41,6 +49,7 @@ impl Gateway {
     pub fn new(
         settings: GatewaySettings,
         targets: Arc<TargetSet>,
+        blobs: Blobs,
         tasks: &Tasks,
         clock: Clock,
     ) -> Result<Arc<Self>, SealError> {
@@ -49,8 +58,18 @@ impl Gateway {
         let seal = Seal::new()?;
         let published = watch::Sender::new(0);
         let (reloads, publishing) = (AtomicU64::new(0), Mutex::new(()));
-        let gateway = Arc::new(Self { snapshot, reloads, publishing, published, seal, clock });
+        let gateway = Arc::new(Self {
+            snapshot,
+            reloads,
+            publishing,
+            published,
+            seal,
+            clock,
+            blobs: Arc::new(blobs),
+            tasks: tasks.clone(),
+        });
         tasks.spawn("refresh the snapshot", Arc::clone(&gateway).refresh(news));
+        tasks.spawn("sweep what is kept", Arc::clone(&gateway).sweep());
         Ok(gateway)
     }
 
@@ -72,13 +91,26 @@ impl Gateway {
         let _published = self.published.subscribe().wait_for(|seen| *seen >= news).await.is_ok();
     }
 
+    /// Lets go of what was kept of answers and is too old.
+    async fn sweep(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(SWEEP_PAUSE);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let (blobs, snapshot) = (Arc::clone(&self.blobs), self.snapshot.load_full());
+            if let Err(err) = self.tasks.blocking(move || blobs.sweep(&snapshot.settings().blob)).await {
+                tracing::error!(%err, "what was kept of answers could not be swept");
+            }
+        }
+    }
+
     /// One tool call: resolve → authorize → dispatch → inspect.
     async fn call_tool(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> Result<Reply, Reject> {
         let resolved = resolve::resolve(self, caller, exchange).await?;
         let inspection = inspect::Inspection::of(&resolved);
         let permitted = authorize::authorize(self, resolved)?;
         let reply = dispatch::dispatch(self, permitted).await;
-        Ok(inspection.inspect(self, reply))
+        Ok(inspection.inspect(self, reply).await)
     }
 }
 

@@ -59,6 +59,12 @@ impl<'a> Base64<'a> {
         Self(text)
     }
 
+    /// Returns the text, as it is spelled.
+    #[must_use]
+    pub const fn spelled(self) -> &'a [u8] {
+        self.0.get()
+    }
+
     /// Returns how many bytes it decodes to, by its length and without its padding; exact for base64 of the common form
     /// [LIM-2].
     #[must_use]

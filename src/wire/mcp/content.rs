@@ -61,8 +61,10 @@ pub struct LinkFacts<'a> {
     pub name: &'a str,
     /// The media type.
     pub mime: &'a str,
+    /// What it is for.
+    pub description: Option<&'a str>,
     /// How many bytes it has.
-    pub bytes: u64,
+    pub bytes: Option<u64>,
 }
 
 /// Returns a media type without its parameters in lower case; `None` if it is not well formed.
@@ -93,13 +95,11 @@ impl LinkFacts<'_> {
         out
     }
 
-    fn members(&self) -> [(&'static str, Vec<u8>); 4] {
-        [
-            ("uri", json::quoted(self.uri).to_vec()),
-            ("name", json::quoted(self.name).to_vec()),
-            ("mimeType", json::quoted(self.mime).to_vec()),
-            ("size", self.bytes.to_string().into_bytes()),
-        ]
+    fn members(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let texts = [("uri", Some(self.uri)), ("name", Some(self.name)), ("mimeType", Some(self.mime))];
+        let texts = texts.into_iter().chain([("description", self.description)]);
+        let texts = texts.filter_map(|(key, text)| Some((key, json::quoted(text?).to_vec())));
+        texts.chain(self.bytes.map(|bytes| ("size", bytes.to_string().into_bytes()))).collect()
     }
 }
 

@@ -58,7 +58,7 @@ fn everything_but_the_base64_stays() {
 
 #[test]
 fn a_block_becomes_a_link() {
-    let facts = LinkFacts { uri: "portcullis+blob:///1", name: "a.png", mime: "image/png", bytes: 3 };
+    let facts = LinkFacts { uri: "portcullis+blob:///1", name: "a.png", mime: "image/png", description: None, bytes: Some(3) };
     let link = |text: &str| String::from_utf8(Block::read(text.as_bytes()).unwrap().as_link(&facts)).unwrap();
     let ours = r#""type":"resource_link","uri":"portcullis+blob:///1","name":"a.png","mimeType":"image/png","size":3"#;
     assert_eq!(
