@@ -20,7 +20,7 @@ use crate::exchange::Endpoint;
 use crate::gateway::{Gateway, GatewaySettings};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::Credential;
-use crate::runtime::{Drain, Ready, Tasks, orphaned};
+use crate::runtime::{self, Drain, Ready, Tasks, orphaned};
 use crate::upstream::TargetSet;
 
 use super::build::heard;
@@ -178,6 +178,7 @@ impl Piped {
         R: AsyncRead + Unpin + Send,
         W: AsyncWrite + Unpin + Send + 'static,
     {
+        runtime::keep_guardian(&self.tasks);
         // Only what this client can reach is started; nobody waits for readiness here.
         self.targets.start(|name| usize::from(self.granted.contains(name)), &Ready::new());
         let client = PipeClient {

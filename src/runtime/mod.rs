@@ -3,6 +3,7 @@
 //! Not for: sockets or protocol.
 
 mod drain;
+mod guardian;
 mod hush;
 mod process;
 mod ready;
@@ -10,6 +11,7 @@ mod stop;
 mod task;
 
 pub use drain::{Drain, DrainGuard};
+pub use guardian::{GUARDIAN_VERB, Guarded, dismiss_guardian, guard, keep_guardian, start_guardian, watch};
 pub use hush::{Hushable, hushed};
 pub use process::{orphaned, take_stdout};
 pub use ready::{Ready, ReadyLatch};

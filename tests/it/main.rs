@@ -24,6 +24,8 @@ mod ids;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
+mod orphans;
+#[cfg(test)]
 mod reload;
 #[cfg(test)]
 mod schema;
