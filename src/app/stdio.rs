@@ -21,7 +21,7 @@ use crate::exchange::Endpoint;
 use crate::gateway::{Gateway, GatewaySettings};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::Credential;
-use crate::runtime::{Drain, Ready, Tasks, orphaned};
+use crate::runtime::{self, Drain, Ready, State, Tasks, orphaned};
 use crate::upstream::TargetSet;
 
 use super::build::heard;
@@ -161,7 +161,10 @@ impl App {
             Endpoint::Server(server) => granted.filter(|name| *name == server).cloned().collect(),
         };
         let targets = Arc::new(TargetSet::new(&hall.servers, &tasks, &clock, base_env)?);
-        let gateway = Gateway::new(hall, Arc::clone(&targets), Blobs::new(None, None, &clock), &tasks, clock.clone())?;
+        let state = State::open(settings.state_dir.as_deref());
+        targets.keep_lists(state.clone());
+        let blobs = Blobs::new(state.folder("uploads"), state.folder("overflow"), &clock);
+        let gateway = Gateway::new(hall, Arc::clone(&targets), blobs, &tasks, clock.clone())?;
         let downstream = Downstream::new(settings.downstream, gateway, tasks.clone(), drain.clone(), clock);
         Ok(Piped { downstream, guest, granted, targets, signals, tasks, drain })
     }
@@ -179,6 +182,7 @@ impl Piped {
         R: AsyncRead + Unpin + Send,
         W: AsyncWrite + Unpin + Send + 'static,
     {
+        runtime::keep_guardian(&self.tasks);
         // Only what this client can reach is started; nobody waits for readiness here.
         self.targets.start(|name| usize::from(self.granted.contains(name)), &Ready::new());
         let client = PipeClient {

@@ -46,7 +46,7 @@ impl OwnUri {
         } else {
             return None;
         };
-        Some(query.map_or(Ok(Range::default()), Range::read).map(|range| own(id.to_owned(), range)))
+        Some(query.map_or_else(|| Ok(Range::default()), Range::read).map(|range| own(id.to_owned(), range)))
     }
 }
 
@@ -108,7 +108,16 @@ mod tests {
             assert_eq!(OwnUri::read(text), Some(Ok(uri.clone())));
         }
         assert_eq!(OwnUri::read("portcullis+overflow:///ab?length=7&offset=5"), Some(Ok(part)));
-        for odd in ["offset", "offset=", "offset=-1", "offset=+1", "offset=1&offset=2", "x=1", "", "length=99999999999999999999"] {
+        for odd in [
+            "offset",
+            "offset=",
+            "offset=-1",
+            "offset=+1",
+            "offset=1&offset=2",
+            "x=1",
+            "",
+            "length=99999999999999999999",
+        ] {
             assert_eq!(OwnUri::read(&format!("portcullis+blob:///a?{odd}")), Some(Err(UriError::Query)), "{odd}");
         }
         for foreign in ["file:///ab", "portcullis+blob:/ab", "sdocs+file:///a", "nothing"] {

@@ -72,7 +72,8 @@ impl Sheet {
     /// Keeps texts, the contents of JSON strings, one line break apart.
     #[must_use]
     pub fn texts(texts: Vec<Bytes>) -> Self {
-        let kind = |bytes: &Bytes| if memchr::memchr(b'\\', bytes).is_some() { TextKind::Json } else { TextKind::Plain };
+        let kind =
+            |bytes: &Bytes| if memchr::memchr(b'\\', bytes).is_some() { TextKind::Json } else { TextKind::Plain };
         let texts = texts.into_iter().map(|bytes| Text { kind: kind(&bytes), bytes }).collect();
         Self::of_texts(texts, "text/plain")
     }
@@ -211,13 +212,7 @@ fn advance(texts: &[Text], from: Place, chars: usize) -> (Place, usize) {
 /// Decodes so many characters onto the end of `out`.
 fn read(texts: &[Text], from: Place, chars: usize, out: &mut String) -> (Place, usize) {
     let out = std::cell::RefCell::new(out);
-    each(
-        texts,
-        from,
-        chars,
-        |text, at| text.decode(at, &mut out.borrow_mut()),
-        || out.borrow_mut().push('\n'),
-    )
+    each(texts, from, chars, |text, at| text.decode(at, &mut out.borrow_mut()), || out.borrow_mut().push('\n'))
 }
 
 fn each(

@@ -13,7 +13,8 @@ fn spelled(text: &str) -> Bytes {
 }
 
 fn file() -> std::fs::File {
-    let path = std::env::temp_dir().join(format!("portcullis-sheet-{}", crate::seal::random::<8>().map(u64::from_le_bytes).unwrap()));
+    let path = std::env::temp_dir()
+        .join(format!("portcullis-sheet-{}", crate::seal::random::<8>().map(u64::from_le_bytes).unwrap()));
     let file = std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
     std::fs::remove_file(path).unwrap();
     file
@@ -42,7 +43,9 @@ fn long_texts_are_read_from_any_place() {
     let sheets = [Sheet::texts(vec![spelled(&text)]), Sheet::texts(vec![spelled(&text)]).in_file(file()).unwrap()];
     for sheet in sheets {
         assert_eq!(sheet.total, chars.len() as u64);
-        for offset in [0, 1, MARK_CHARS - 1, MARK_CHARS, MARK_CHARS + 1, 3 * MARK_CHARS - 2, chars.len() - 1, chars.len()] {
+        for offset in
+            [0, 1, MARK_CHARS - 1, MARK_CHARS, MARK_CHARS + 1, 3 * MARK_CHARS - 2, chars.len() - 1, chars.len()]
+        {
             let wanted: String = chars.iter().skip(offset).take(5).collect();
             assert_eq!(sheet.text(offset as u64, 5).unwrap(), wanted, "{offset}");
         }

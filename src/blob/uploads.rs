@@ -85,6 +85,8 @@ struct Part<'a> {
 impl Uploads {
     /// Keeps files below a folder that is there.
     pub(super) fn new(root: PathBuf, clock: Clock) -> Self {
+        // A client may be given the path, and has a working folder of its own.
+        let root = std::path::absolute(&root).unwrap_or(root);
         Self { root, clock, folders: Mutex::default() }
     }
 
@@ -275,7 +277,8 @@ impl<'a> Part<'a> {
         now: u64,
     ) -> Result<Stored, PutError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = fs::openat(self.folder, self.name.as_str(), flags, Mode::RUSR | Mode::WUSR).map_err(io::Error::from)?;
+        let file =
+            fs::openat(self.folder, self.name.as_str(), flags, Mode::RUSR | Mode::WUSR).map_err(io::Error::from)?;
         let mut file = BufWriter::with_capacity(64 << 10, File::from(file));
         let (mut hash, mut head, mut bytes) = (digest::Context::new(&digest::SHA256), Vec::new(), 0u64);
         base64

@@ -162,8 +162,17 @@ fn what_is_refused_leaves_nothing() {
 fn only_our_names_are_opened() {
     let hash = "0".repeat(64);
     assert!(is_ours(&format!("{hash}.png")) && is_ours(&format!("{hash}-9.bin")));
-    for odd in ["..", "../x", "x.png", &hash, &format!("{hash}.png/../x"), &format!("{hash}-10.png"), &format!("{hash}.PNG"),
-        &format!("{hash}."), &format!("{hash}.tar.gz")] {
+    for odd in [
+        "..",
+        "../x",
+        "x.png",
+        &hash,
+        &format!("{hash}.png/../x"),
+        &format!("{hash}-10.png"),
+        &format!("{hash}.PNG"),
+        &format!("{hash}."),
+        &format!("{hash}.tar.gz"),
+    ] {
         assert!(!is_ours(odd), "{odd}");
     }
 }

@@ -66,7 +66,8 @@ overflow = "link"
 
 #[test]
 fn what_cannot_be_is_said() {
-    let found = load("[principals.local]\n[mcp]\nblobs = \"links\"\n[limits]\nblob_item_bytes = 10485761\n").unwrap_err();
+    let found =
+        load("[principals.local]\n[mcp]\nblobs = \"links\"\n[limits]\nblob_item_bytes = 10485761\n").unwrap_err();
     assert_eq!(found.len(), 2, "{found:?}");
     let found = load("[principals.local]\n[policies.p]\nmax_result_chars = 255\n").unwrap_err();
     assert!(found[0].contains("at least 256"), "{found:?}");

@@ -59,7 +59,12 @@ impl Snapshot {
                     audience.granted == principal.granted && same(&audience.profile, &principal.profile)
                 });
                 let audience = known.cloned().unwrap_or_else(|| {
-                    let new = Arc::new(Audience::build(&catalog, &settings, principal.granted.clone(), principal.profile.clone()));
+                    let new = Arc::new(Audience::build(
+                        &catalog,
+                        &settings,
+                        principal.granted.clone(),
+                        principal.profile.clone(),
+                    ));
                     audiences.push(Arc::clone(&new));
                     new
                 });

@@ -31,11 +31,7 @@ type Rules = (Vec<usize>, Option<Vec<String>>, Vec<String>, bool);
 
 /// A client of each era.
 fn clients() -> [ClientFacts; 2] {
-    [LEGACY_LATEST, STATELESS_LATEST].map(|version| ClientFacts {
-        version,
-        info: None,
-        capabilities: Bytes::from_static(b"{}"),
-    })
+    [LEGACY_LATEST, STATELESS_LATEST].map(|version| ClientFacts::new(version, None, Bytes::from_static(b"{}")))
 }
 
 fn exchange(endpoint: Endpoint, client: &ClientFacts, call: Call) -> Exchange {
@@ -165,7 +161,14 @@ async fn check(tools: &[Vec<String>], rules: &[Rules]) {
         .collect();
     let tasks = Tasks::new();
     let (targets, calls) = fake::targets(&servers, &tasks);
-    let gateway = Gateway::new(settings(&names, rules), targets, Blobs::new(None, None, &Clock::manual()), &tasks, Clock::manual()).unwrap();
+    let gateway = Gateway::new(
+        settings(&names, rules),
+        targets,
+        Blobs::new(None, None, &Clock::manual()),
+        &tasks,
+        Clock::manual(),
+    )
+    .unwrap();
     let mut candidates: BTreeSet<String> = BTreeSet::from(["never_was".to_owned(), "one__never_was".to_owned()]);
     for (name, tools) in names.iter().zip(tools) {
         for tool in tools {
@@ -217,12 +220,20 @@ async fn credentials_fail_closed() {
     let (targets, _) = fake::targets(&[(name.clone(), vec![r#"{"name":"t"}"#.to_owned()])], &tasks);
     let mut settings = settings(&[name], &[(vec![0], None, Vec::new(), false)]);
     settings.auth = Auth::Keys;
-    let gateway = Gateway::new(settings.clone(), Arc::clone(&targets), Blobs::new(None, None, &Clock::manual()), &tasks, Clock::manual()).unwrap();
+    let gateway = Gateway::new(
+        settings.clone(),
+        Arc::clone(&targets),
+        Blobs::new(None, None, &Clock::manual()),
+        &tasks,
+        Clock::manual(),
+    )
+    .unwrap();
     for credential in [Credential::None, Credential::Malformed, Credential::ApiKey(Secret::new("key1".to_owned()))] {
         assert!(gateway.identify(&credential).is_err(), "{credential:?}");
     }
     settings.auth = Auth::None;
-    let open = Gateway::new(settings, targets, Blobs::new(None, None, &Clock::manual()), &tasks, Clock::manual()).unwrap();
+    let open =
+        Gateway::new(settings, targets, Blobs::new(None, None, &Clock::manual()), &tasks, Clock::manual()).unwrap();
     let local = open.identify(&Credential::None).unwrap();
     assert_eq!(local.principal().as_str(), "local");
     assert!(!local.serves(&Endpoint::Server(UpstreamName::new("one").unwrap())));
@@ -237,7 +248,8 @@ async fn a_call_has_an_end() {
     let tools = ["hang", "hang_progress"].map(|tool| format!(r#"{{"name":"{tool}"}}"#)).to_vec();
     let (targets, calls) = fake::targets(&[(name.clone(), tools)], &tasks);
     let settings = settings(&[name], &[(vec![0], None, Vec::new(), false)]);
-    let gateway = Gateway::new(settings, targets, Blobs::new(None, None, &Clock::manual()), &tasks, Clock::manual()).unwrap();
+    let gateway =
+        Gateway::new(settings, targets, Blobs::new(None, None, &Clock::manual()), &tasks, Clock::manual()).unwrap();
     let [client, _] = clients();
     let cancelled = || calls.lock().unwrap().drain(..).filter(|(what, _)| what == "cancelled").count();
     let refusal =
@@ -266,7 +278,9 @@ async fn patterns_without_effect_are_named() {
     let (targets, _) = fake::targets(&[(name.clone(), vec![r#"{"name":"a"}"#.to_owned()])], &tasks);
     let excluded = vec!["one__a".to_owned(), "one__b*".to_owned()];
     let settings = settings(&[name], &[(vec![0], Some(vec!["one__c".to_owned()]), excluded, false)]);
-    let gateway = Gateway::new(settings, Arc::clone(&targets), Blobs::new(None, None, &Clock::manual()), &tasks, Clock::manual()).unwrap();
+    let gateway =
+        Gateway::new(settings, Arc::clone(&targets), Blobs::new(None, None, &Clock::manual()), &tasks, Clock::manual())
+            .unwrap();
     targets.news().wait_for(|_| targets.iter().all(|server| server.status().tools.is_some())).await.unwrap();
     gateway.caught_up(*targets.news().borrow()).await;
     let said = gateway.snapshot().unmatched().join("; ");
@@ -288,7 +302,14 @@ async fn a_call_under_way_is_judged_by_each_reload() {
     keyless.keys = KeyRing::default();
     let kinds = [crate::exchange::RejectKind::UnknownTool, crate::exchange::RejectKind::Unauthenticated];
     for (after, kind) in [hidden, keyless].into_iter().zip(kinds) {
-        let gateway = Gateway::new(before.clone(), Arc::clone(&targets), Blobs::new(None, None, &Clock::manual()), &tasks, Clock::manual()).unwrap();
+        let gateway = Gateway::new(
+            before.clone(),
+            Arc::clone(&targets),
+            Blobs::new(None, None, &Clock::manual()),
+            &tasks,
+            Clock::manual(),
+        )
+        .unwrap();
         let [client, _] = clients();
         let begin = |tool: &'static str| {
             let caller = gateway.identify(&Credential::ApiKey(Secret::new("key0".to_owned()))).unwrap();

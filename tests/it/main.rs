@@ -4,6 +4,8 @@
 //! loopback.
 
 #[cfg(test)]
+mod attachments;
+#[cfg(test)]
 mod caps;
 #[cfg(test)]
 mod change;
@@ -22,7 +24,11 @@ mod help;
 #[cfg(test)]
 mod ids;
 #[cfg(test)]
+mod kept;
+#[cfg(test)]
 mod lists;
+#[cfg(test)]
+mod orphans;
 #[cfg(test)]
 mod reload;
 #[cfg(test)]

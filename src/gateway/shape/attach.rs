@@ -89,13 +89,7 @@ fn counted<'a>(mode: BlobMode, block: &Block<'a>) -> Option<Base64<'a>> {
     block.encoded().base64().filter(|_| counts)
 }
 
-fn fate(
-    work: &Work,
-    response: &Response,
-    item: &Item<'_>,
-    over: Option<Unavailable>,
-    sheets: &mut Vec<Sheet>,
-) -> Fate {
+fn fate(work: &Work, response: &Response, item: &Item<'_>, over: Option<Unavailable>, sheets: &mut Vec<Sheet>) -> Fate {
     let unavailable = |why: Unavailable| Fate::Words(why.words());
     let base64 = match counted(work.mode, &item.block) {
         None if work.mode == BlobMode::Pass => return Fate::Keep,
@@ -122,8 +116,9 @@ fn fate(
 /// What becomes of a block that does not count, where no base64 may stay.
 fn uncounted(block: &Block<'_>) -> Fate {
     match (block.kind(), block.encoded()) {
-        (BlockKind::Other | BlockKind::Text, _)
-        | (BlockKind::Contents | BlockKind::Resource, Field::Absent) => Fate::Keep,
+        (BlockKind::Other | BlockKind::Text, _) | (BlockKind::Contents | BlockKind::Resource, Field::Absent) => {
+            Fate::Keep
+        }
         (BlockKind::Audio, Field::Text(_)) => {
             Fate::Words(audio(block.mime().and_then(|mime| well_formed_mime(&mime)).as_deref()))
         }
@@ -136,7 +131,8 @@ fn uncounted(block: &Block<'_>) -> Fate {
 /// Finds out what an attachment is: an image by its first bytes, else by what is declared; a document as declared.
 fn known(block: &Block<'_>, head: &[u8]) -> Result<(String, &'static str), Unavailable> {
     let declared = block.mime().and_then(|mime| well_formed_mime(&mime));
-    let is_image = block.kind() == BlockKind::Image || declared.as_deref().is_some_and(|mime| mime.starts_with("image/"));
+    let is_image =
+        block.kind() == BlockKind::Image || declared.as_deref().is_some_and(|mime| mime.starts_with("image/"));
     if !is_image {
         let mime = declared.unwrap_or_else(|| "application/octet-stream".to_owned());
         let extension = extension_of(&mime);

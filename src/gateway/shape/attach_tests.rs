@@ -110,7 +110,10 @@ fn pass_touches_nothing() {
 fn files_are_named_in_text() {
     let folder = Folder::new();
     let work = work_in(&folder, BlobMode::File);
-    let answer = blocks(&work, &[image(PNG, "image/PNG; charset=x"), resource(b"%PDF-1.7", "application/pdf"), resource(JPEG, "image/png")]);
+    let answer = blocks(
+        &work,
+        &[image(PNG, "image/PNG; charset=x"), resource(b"%PDF-1.7", "application/pdf"), resource(JPEG, "image/png")],
+    );
     let path = answer[0]["text"].as_str().unwrap();
     assert!(path.ends_with(".png") && answer[0]["type"] == "text" && answer[0].get("data").is_none());
     assert_eq!(std::fs::read(path).unwrap(), PNG);
@@ -184,7 +187,8 @@ fn what_is_broken_is_said() {
     let folder = Folder::new();
     let wav = r#"{"type":"audio","data":"QUJD","mimeType":"audio/wav; rate=1"}"#;
     for mode in [BlobMode::File, BlobMode::Link] {
-        let good = [image(PNG, "image/png"), r#"{"type":"text","text":"data:image/png;base64,iVBORw0KGgo="}"#.to_owned()];
+        let good =
+            [image(PNG, "image/png"), r#"{"type":"text","text":"data:image/png;base64,iVBORw0KGgo="}"#.to_owned()];
         for (block, words) in [
             (r#"{"type":"image","data":7,"mimeType":"image/png"}"#, Unavailable::Malformed.words()),
             (r#"{"type":"image","data":"QUJD"}"#, Unavailable::Malformed.words()),
@@ -195,7 +199,10 @@ fn what_is_broken_is_said() {
             (r#"{"type":"image","data":"Q!","mimeType":"image/png"}"#, Unavailable::Base64.words()),
             (r#"{"type":"resource","resource":{"uri":"a:b","blob":{}}}"#, Unavailable::Malformed.words()),
             (r#"{"type":"resource","resource":{"uri":"a:b","blob":"Q!"}}"#, Unavailable::Base64.words()),
-            (r#"{"type":"resource","resource":{"uri":"a:b","blob":"PHN2Zz4=","mimeType":"image/svg+xml"}}"#, Unavailable::Type.words()),
+            (
+                r#"{"type":"resource","resource":{"uri":"a:b","blob":"PHN2Zz4=","mimeType":"image/svg+xml"}}"#,
+                Unavailable::Type.words(),
+            ),
             (r#"{"type":"audio","data":9}"#, Unavailable::Malformed.words()),
             (wav, "[audio attachment: audio/wav]".to_owned()),
             (r#"{"type":"audio","data":"QUJD","mimeType":"audio/]\n[x"}"#, "[audio attachment]".to_owned()),
@@ -208,7 +215,11 @@ fn what_is_broken_is_said() {
             assert!(!serde_json::to_string(&answer[..2]).unwrap().contains("QUJD"), "{block}");
         }
         // Readable forms of base64 are read.
-        for data in [base64(PNG).replace('/', r"\/"), format!("data:image/png;base64,{}", base64(PNG)), base64(PNG).replace("Kg", r"K\ng")] {
+        for data in [
+            base64(PNG).replace('/', r"\/"),
+            format!("data:image/png;base64,{}", base64(PNG)),
+            base64(PNG).replace("Kg", r"K\ng"),
+        ] {
             let block = format!(r#"{{"type":"image","data":"{data}","mimeType":"image/png"}}"#);
             let answer = blocks(&work_in(&folder, mode), &[block]);
             assert!(!answer[0].to_string().contains("unavailable"), "{data}: {answer:?}");
@@ -239,7 +250,7 @@ fn without_room_there_are_words() {
     let settings = std::sync::Arc::new(super::super::support::settings(blob));
     let folder = Folder::new();
     for work in [work(BlobMode::Link), work_in(&folder, BlobMode::File)] {
-        let work = Work { settings: settings.clone(), ..work };
+        let work = Work { settings: std::sync::Arc::clone(&settings), ..work };
         assert!(is_unavailable(&blocks(&work, &[image(PNG, "image/png")])[0], Unavailable::Quota));
     }
     let file = folder.0.join("file");
@@ -253,12 +264,17 @@ fn without_room_there_are_words() {
 #[test]
 fn prompts_and_resources_have_the_same_rules() {
     let prompt = Work { kind: Kind::Prompt, ..work(BlobMode::Link) };
-    let text = format!(r#"{{"messages":[{{"role":"user","content":{}}},{{"role":"user","content":[{}]}}]}}"#, image(PNG, "image/png"), resource(b"abc", "a/b"));
+    let text = format!(
+        r#"{{"messages":[{{"role":"user","content":{}}},{{"role":"user","content":[{}]}}]}}"#,
+        image(PNG, "image/png"),
+        resource(b"abc", "a/b")
+    );
     let answer = shaped(&prompt, &text);
     assert_eq!(answer["messages"][0]["content"]["type"], "resource_link");
     assert_eq!(answer["messages"][1]["content"][0]["type"], "resource_link");
     let folder = Folder::new();
-    let contents = format!(r#"{{"contents":[{{"uri":"a:b","mimeType":"image/png","blob":"{}","_meta":{{}}}}]}}"#, base64(PNG));
+    let contents =
+        format!(r#"{{"contents":[{{"uri":"a:b","mimeType":"image/png","blob":"{}","_meta":{{}}}}]}}"#, base64(PNG));
     let read = Work { kind: Kind::Read, ..work_in(&folder, BlobMode::File) };
     let answer = shaped(&read, &contents);
     assert!(answer["contents"][0]["text"].as_str().unwrap().ends_with(".png"));

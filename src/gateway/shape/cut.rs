@@ -202,7 +202,8 @@ fn append(response: &Response, outline: &Outline, added: &[Vec<u8>], edits: &mut
     let content = outline.at(&response.raw, "content").ok().flatten();
     match content.filter(|at| response.raw.get(at.start) == Some(&b'[')) {
         Some(at) => {
-            let empty = json::elements(response.raw.get(at.clone()).unwrap_or_default()).is_ok_and(|all| all.is_empty());
+            let empty =
+                json::elements(response.raw.get(at.clone()).unwrap_or_default()).is_ok_and(|all| all.is_empty());
             let comma: &[u8] = if empty { b"" } else { b"," };
             edits.push((at.end - 1..at.end - 1, Bytes::from([comma, &blocks].concat())));
         }
@@ -250,7 +251,9 @@ fn error(response: &Response, at: &Range<usize>, cap: usize) -> Edits {
         return edits;
     }
     if let Ok(Some(message)) = outline.at(&response.raw, "message") {
-        edits.extend(shortened(part(&message), cap).map(|(at, text)| (at.start + message.start..at.end + message.start, text)));
+        edits.extend(
+            shortened(part(&message), cap).map(|(at, text)| (at.start + message.start..at.end + message.start, text)),
+        );
     }
     if let Ok(Some(data)) = outline.at(&response.raw, "data")
         && Spelled::plain(part(&data)).count() > cap

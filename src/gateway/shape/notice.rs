@@ -26,16 +26,8 @@ pub(super) enum Unavailable {
 impl Unavailable {
     /// Every reason.
     #[cfg(test)]
-    pub(super) const ALL: [Self; 8] = [
-        Self::Base64,
-        Self::Count,
-        Self::Malformed,
-        Self::Quota,
-        Self::Size,
-        Self::Storage,
-        Self::Sum,
-        Self::Type,
-    ];
+    pub(super) const ALL: [Self; 8] =
+        [Self::Base64, Self::Count, Self::Malformed, Self::Quota, Self::Size, Self::Storage, Self::Sum, Self::Type];
 
     const fn why(self) -> &'static str {
         match self {

@@ -68,14 +68,14 @@ impl Shaper {
     pub(in crate::gateway) fn concerns(&self, gateway: &Gateway, outcome: &Outcome) -> bool {
         let Ok(Answer::Upstream { response, .. }) = outcome else { return false };
         let (Payload::Result(at) | Payload::Error(at)) = &response.payload;
-        self.caps.max_result_chars.is_some_and(|cap| at.len() > cap) || self.may_hold_base64(gateway, response, at.len())
+        self.caps.max_result_chars.is_some_and(|cap| at.len() > cap)
+            || self.may_hold_base64(gateway, response, at.len())
     }
 
     fn may_hold_base64(&self, gateway: &Gateway, response: &Response, bytes: usize) -> bool {
         let marked = matches!(response.payload, Payload::Result(_))
             && response.outline().is_ok_and(|outline| outline.is_marked());
-        marked
-            && (self.mode() != BlobMode::Pass || can_be_over(bytes, &gateway.snapshot.load().settings().blob))
+        marked && (self.mode() != BlobMode::Pass || can_be_over(bytes, &gateway.snapshot.load().settings().blob))
     }
 
     fn mode(&self) -> BlobMode {

@@ -257,7 +257,9 @@ impl Outline {
 
     /// Walks the members of `text`, the text this outline is of.
     pub fn iter<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = (Cow<'a, [u8]>, Raw<'a>)> + 'a {
-        self.members.iter().map(move |member| (member.key(text), Raw(text.get(unpacked(member.value)).unwrap_or_default())))
+        self.members
+            .iter()
+            .map(move |member| (member.key(text), Raw(text.get(unpacked(member.value)).unwrap_or_default())))
     }
 
     /// Says whether the object is `{}`.
@@ -437,7 +439,9 @@ mod tests {
         assert!(marked(r#"{"result":{"content":[{"data":""}]}}"#));
         assert!(marked(r#"{"result":{"a":[{"r":{"blob":1}}],"b":2}}"#));
         assert!(marked(r#"{"result":{"a":{"\u0064ata":1}}}"#));
-        assert!(!marked(r#"{"result":{"content":[{"type":"text","text":"\"data\":\"blob\""}],"datas":{"dat":[]}},"data":1}"#));
+        assert!(!marked(
+            r#"{"result":{"content":[{"type":"text","text":"\"data\":\"blob\""}],"datas":{"dat":[]}},"data":1}"#
+        ));
     }
 
     #[test]

@@ -75,7 +75,7 @@ proptest! {
             let (direct, _) = read.walk(0, cut);
             prop_assert_eq!(direct, place);
             // What stands before the cut is a JSON string of its own.
-            let head = format!("\"{}\"", &whole[..place]);
+            let head = format!("\"{}\"", whole.get(..place).unwrap());
             let head: String = serde_json::from_str(&head).unwrap();
             prop_assert_eq!(head.chars().count(), cut);
             read.decode(at..place, &mut joined);

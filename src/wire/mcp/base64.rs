@@ -109,12 +109,8 @@ impl<'a> Base64<'a> {
     /// # Errors
     /// [`Base64Error`]; what was decoded before has been handed on.
     pub fn decode<E>(self, sink: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), Base64Error<E>> {
-        let mut block = Block {
-            chars: Vec::with_capacity(BLOCK),
-            bytes: Vec::with_capacity(BLOCK / 4 * 3),
-            padded: false,
-            sink,
-        };
+        let mut block =
+            Block { chars: Vec::with_capacity(BLOCK), bytes: Vec::with_capacity(BLOCK / 4 * 3), padded: false, sink };
         let mut done = Ok(());
         self.each_run(|run| {
             if done.is_ok() {

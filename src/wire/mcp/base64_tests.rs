@@ -39,8 +39,16 @@ fn the_estimate_is_exact() {
 #[test]
 fn what_is_often_sent_is_read() {
     let bytes = [0xfb, 0xff, 0xfe, 1, 2];
-    for spelled in ["+//+AQI=", r"+\/\/+AQI=", "-__-AQI=", "+//+AQI", r"+//+\r\nAQI=\n", " +//+ AQI= ",
-        "data:image/png;base64,+//+AQI=", r"\u002b//+AQI="] {
+    for spelled in [
+        "+//+AQI=",
+        r"+\/\/+AQI=",
+        "-__-AQI=",
+        "+//+AQI",
+        r"+//+\r\nAQI=\n",
+        " +//+ AQI= ",
+        "data:image/png;base64,+//+AQI=",
+        r"\u002b//+AQI=",
+    ] {
         assert_eq!(decode(spelled).as_deref(), Some(&bytes[..]), "{spelled}");
     }
     for spelled in ["+//+A", "+//+AQ=I", "not base64!", "QQ==QQ==", "ä", "data:text/plain,abc"] {

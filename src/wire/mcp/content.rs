@@ -216,7 +216,8 @@ impl<'a> Block<'a> {
             }
             (_, None) => {
                 let members = self.members.rebuilt(&["data", "text"], &[("text", &text)]);
-                json::members(&members).map_or_else(|_| text_block(words), |members| members.rebuilt(&["type"], &[("type", b"\"text\"")]))
+                json::members(&members)
+                    .map_or_else(|_| text_block(words), |members| members.rebuilt(&["type"], &[("type", b"\"text\"")]))
             }
         }
     }

@@ -42,7 +42,9 @@ fn what_holds_base64_is_found() {
 #[test]
 fn everything_but_the_base64_stays() {
     assert_eq!(
-        words(r#"{"annotations": {"audience":["user"]},"type":"image","data":"QQ==","mimeType":"image/png","_meta":{"a":1e0}}"#),
+        words(
+            r#"{"annotations": {"audience":["user"]},"type":"image","data":"QQ==","mimeType":"image/png","_meta":{"a":1e0}}"#
+        ),
         r#"{"annotations": {"audience":["user"]},"type":"text","text":"W","mimeType":"image/png","_meta":{"a":1e0}}"#
     );
     assert_eq!(
@@ -58,7 +60,8 @@ fn everything_but_the_base64_stays() {
 
 #[test]
 fn a_block_becomes_a_link() {
-    let facts = LinkFacts { uri: "portcullis+blob:///1", name: "a.png", mime: "image/png", description: None, bytes: Some(3) };
+    let facts =
+        LinkFacts { uri: "portcullis+blob:///1", name: "a.png", mime: "image/png", description: None, bytes: Some(3) };
     let link = |text: &str| String::from_utf8(Block::read(text.as_bytes()).unwrap().as_link(&facts)).unwrap();
     let ours = r#""type":"resource_link","uri":"portcullis+blob:///1","name":"a.png","mimeType":"image/png","size":3"#;
     assert_eq!(
@@ -66,7 +69,9 @@ fn a_block_becomes_a_link() {
         format!(r#"{{"annotations":{{}},{ours},"x":1}}"#)
     );
     assert_eq!(
-        link(r#"{"type":"resource","resource":{"uri":"file:///etc","blob":"QUJD","mimeType":"a/b","_meta":{"k":1},"y":2},"y":3}"#),
+        link(
+            r#"{"type":"resource","resource":{"uri":"file:///etc","blob":"QUJD","mimeType":"a/b","_meta":{"k":1},"y":2},"y":3}"#
+        ),
         format!(r#"{{{ours},"_meta":{{"k":1}},"y":3}}"#)
     );
     assert_eq!(facts.block(), format!("{{{ours}}}").into_bytes());

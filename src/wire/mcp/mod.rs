@@ -4,6 +4,7 @@
 
 mod base64;
 mod content;
+mod features;
 mod header;
 mod meta;
 mod method;
@@ -12,6 +13,7 @@ mod version;
 
 pub use base64::{Base64, Base64Error};
 pub use content::{Block, BlockKind, Field, LinkFacts, text_block, well_formed_mime};
+pub use features::{Feature, Features};
 pub use header::{HeaderError, decode_value, encode_value, name};
 pub use meta::{
     CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, MetaError, PROGRESS_TOKEN_KEY, RESERVED_PREFIX, RequestMeta,
