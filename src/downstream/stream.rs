@@ -42,6 +42,7 @@ pub(super) struct Events {
 }
 
 /// Where the events come from.
+#[expect(clippy::large_enum_variant, reason = "a stream is in a box, and the large form is the common one")]
 enum Source {
     /// A call that ends with this stream, or that nobody will read to its end.
     Call(Spoken),

@@ -165,8 +165,7 @@ fn a_session_keeps_its_sum() {
 
 #[test]
 fn a_session_keeps_so_many_streams() {
-    let clock = Clock::manual();
-    let shelf = Shelf::new(WIDE, clock.clone());
+    let shelf = Shelf::new(WIDE, Clock::manual());
     let mut all: Vec<_> = (0..STREAMS_MAX).map(|_| kept(&shelf, &[None, Some("answer")])).collect();
     assert!(shelf.place(RequestId::number(1), String::new()).is_none(), "all of them run");
     let (first, holder) = all.remove(3);

@@ -30,7 +30,7 @@ impl Event {
     fn read(block: &str) -> Self {
         let mut event = Self { id: String::new(), retry: false, data: None };
         let mut data = Vec::new();
-        for line in block.lines() {
+        for line in block.trim_end_matches("\n\n").lines() {
             match line.split_once(": ").unwrap() {
                 ("event", name) => assert_eq!(name, "message"),
                 ("id", id) => id.clone_into(&mut event.id),
@@ -297,7 +297,8 @@ async fn an_answer_that_nobody_looks_at_is_kept_whole() {
     for large in [false, true] {
         let kept = session.keep(RequestId::number(1), "t".to_owned()).unwrap();
         let piece = |text: &str| Ok(Bytes::from(text.to_owned()));
-        let rest = futures_util::stream::iter([piece("[1,"), piece(&"2".repeat(if large { 2000 } else { 2 })), piece("]}")]);
+        let rest =
+            futures_util::stream::iter([piece("[1,"), piece(&"2".repeat(if large { 2000 } else { 2 })), piece("]}")]);
         let parts = vec![Bytes::from_static(br#"{"id":1,"x":"#)];
         let said = Said { parts, rest: Some(Box::pin(rest)), last: true, guards: Vec::new() };
         let (_, number) = kept.begin(Box::pin(futures_util::stream::iter([said])), Priming::On);

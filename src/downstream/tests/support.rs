@@ -337,7 +337,8 @@ impl Got {
     /// The messages of an event stream that has ended.
     pub(super) fn events(&self) -> Vec<Value> {
         let blocks = self.body.split("\n\n").filter(|block| block.starts_with("event: message\n"));
-        let data = |block: &str| block.lines().filter_map(|line| line.strip_prefix("data: ")).collect::<Vec<_>>().join("\n");
+        let data =
+            |block: &str| block.lines().filter_map(|line| line.strip_prefix("data: ")).collect::<Vec<_>>().join("\n");
         blocks.map(data).filter(|data| !data.is_empty()).map(|data| serde_json::from_str(&data).unwrap()).collect()
     }
 }
