@@ -89,22 +89,39 @@ fn addresses(settings: &DownstreamSettings) -> Value {
 
 pub(super) fn limits() -> Rows {
     let door = DownstreamSettings::default();
-    let (alive, idle) = (door.keep_alive.as_secs(), door.session_idle.as_secs());
+    let (alive, idle, kept) = (door.keep_alive.as_secs(), door.session_idle.as_secs(), door.replay.time.as_secs());
     let count = |most: u64, default: usize, words| number(1, most, json!(default), words);
-    let kept = BlobSettings::default();
+    let blob = BlobSettings::default();
     let secs = |default: std::time::Duration, words| number(1, caps::SECS_MAX, json!(default.as_secs()), words);
     let overflow = "All that was cut of results and can still be read, of all principals.";
     vec![
         (
             "blob_item_bytes",
-            count(BlobSettings::ITEM_BYTES_MAX as u64, kept.item_bytes_max, "The largest attachment, decoded."),
+            count(BlobSettings::ITEM_BYTES_MAX as u64, blob.item_bytes_max, "The largest attachment, decoded."),
         ),
         ("connections", count(1_000_000, door.connections_max, "The most client connections at once.")),
         ("keep_alive_secs", number(1, 3_600, json!(alive), "The pause after which a silent stream gets a comment.")),
-        ("overflow_bytes", count(caps::BYTES_MAX, kept.overflow_bytes_max, overflow)),
-        ("overflow_disk", flag(kept.overflow_disk, "Whether it is kept in files of the state folder, not in memory.")),
-        ("overflow_secs", secs(kept.overflow_age, "How long it can be read.")),
+        ("overflow_bytes", count(caps::BYTES_MAX, blob.overflow_bytes_max, overflow)),
+        ("overflow_disk", flag(blob.overflow_disk, "Whether it is kept in files of the state folder, not in memory.")),
+        ("overflow_secs", secs(blob.overflow_age, "How long it can be read.")),
         ("request_body_bytes", count(1 << 32, door.body_bytes_max, "The largest request body.")),
+        (
+            "resume_bytes_per_session",
+            count(
+                1 << 30,
+                door.replay.session_bytes,
+                "The most bytes kept of a session's calls for a lost connection.",
+            ),
+        ),
+        (
+            "resume_bytes_per_stream",
+            count(
+                1 << 30,
+                door.replay.stream_bytes,
+                "The most bytes kept of one call; a larger answer becomes an error.",
+            ),
+        ),
+        ("resume_secs", number(1, 3_600, json!(kept), "How long they are kept once the call is over.")),
         ("session_idle_secs", number(1, 604_800, json!(idle), "How long a session may be idle.")),
         ("sessions", count(1_000_000, door.sessions_max, "The most sessions in all.")),
         (
@@ -116,11 +133,11 @@ pub(super) fn limits() -> Rows {
             number(
                 1,
                 caps::BYTES_MAX,
-                json!(kept.upload_bytes_max),
+                json!(blob.upload_bytes_max),
                 "All attachments of one principal in files; the oldest go.",
             ),
         ),
-        ("upload_secs", secs(kept.upload_age, "How long such a file is kept.")),
+        ("upload_secs", secs(blob.upload_age, "How long such a file is kept.")),
     ]
 }
 
