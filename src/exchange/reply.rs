@@ -134,6 +134,17 @@ impl Reply {
         self
     }
 
+    /// Lets the guards of another reply travel with this one.
+    #[must_use]
+    pub fn with_guards(mut self, guards: Vec<Box<dyn Send>>) -> Self {
+        if self.guards.is_empty() {
+            self.guards = guards;
+        } else {
+            self.guards.extend(guards);
+        }
+        self
+    }
+
     /// Says whether this is a refusal of something that no server has acted on.
     #[must_use]
     pub fn is_safe_to_retry(&self) -> bool {

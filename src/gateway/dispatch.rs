@@ -11,16 +11,17 @@ use crate::exchange::{Answer, Event, EventStream, Reject, RejectKind, Reply, Rep
 use crate::upstream::Lease;
 
 use super::Gateway;
+use super::admit::Admitted;
 use super::authorize::Authorized;
 use super::standing::Standing;
 
 /// How often a call that waits is asked whether a reload has taken away what it lives by. Longer than the two seconds
 /// between two looks at the files: a timer that is the next to fire has to wake the event loop, one system call each.
-const LOOK: Duration = Duration::from_secs(3);
+pub(super) const LOOK: Duration = Duration::from_secs(3);
 
 /// Sends the call; the reply is known with the first event or the answer.
-pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> Reply {
-    let Authorized { server, call, mut standing } = authorized;
+pub(super) async fn dispatch(gateway: &Arc<Gateway>, admitted: Admitted) -> Reply {
+    let Admitted { authorized: Authorized { server, call, mut standing, .. }, place } = admitted;
     let settings = server.settings();
     let max = settings.tool_max.max(settings.tool_timeout);
     let limits = Limits { idle: settings.tool_timeout, max, lease: server.lease() };
@@ -44,20 +45,25 @@ pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> 
     if let Some(reject) = standing.lost(gateway) {
         return Reply::once(Err(reject));
     }
-    match reply.into_parts() {
-        (ReplyBody::Done(outcome), _guards) => match *outcome {
+    let reply = match reply.into_parts() {
+        (ReplyBody::Done(outcome), guards) => match *outcome {
             Ok(Answer::Unseen(unseen)) => Reply::once(Ok(Answer::Unseen(Box::new(timed(
                 *unseen,
                 Whole { limits, standing, gateway: Arc::clone(gateway) },
                 end,
             ))))),
             _ => Reply::done(outcome),
-        },
+        }
+        .with_guards(guards),
         (ReplyBody::Events(events), guards) => {
             let timer = Timer::start(&limits, end);
             let watched = Watched { events: Some(events), timer, limits, standing, gateway: Arc::clone(gateway) };
-            Reply::events(Box::pin(stream::unfold(watched, Watched::next))).with_guard(guards)
+            Reply::events(Box::pin(stream::unfold(watched, Watched::next))).with_guards(guards)
         }
+    };
+    match place {
+        Some(place) => reply.with_guard(place),
+        None => reply,
     }
 }
 

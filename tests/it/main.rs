@@ -24,6 +24,7 @@ mod ids;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
+mod rates;
 mod reload;
 #[cfg(test)]
 mod schema;

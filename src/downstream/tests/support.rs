@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -14,7 +15,7 @@ use crate::clock::Clock;
 use crate::downstream::{Downstream, DownstreamSettings};
 use crate::exchange::{
     Answer, Call, Caller, Discovery, Endpoint, Event, Exchange, Handler, OwnerKey, ReasonCode, Reject, RejectKind,
-    Reply, ToolsPage, Unseen,
+    Reply, Retry, ToolsPage, Unseen,
 };
 use crate::id::PrincipalId;
 use crate::identity::Credential;
@@ -109,6 +110,15 @@ impl Handler for Hall {
         }
     }
 
+    /// Who is called `busy` has asked too often.
+    fn admit(&self, caller: &Guest) -> Result<(), Reject> {
+        if caller.0.as_str() != "busy" {
+            return Ok(());
+        }
+        let reject = Reject::client(RejectKind::Busy, "Too often", ReasonCode::RateLimited);
+        Err(Reject { retry: Retry::After(Duration::from_millis(2_500)), ..reject })
+    }
+
     fn call(self: &Arc<Self>, _: Guest, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
         let hall = Arc::clone(self);
         async move {
@@ -155,6 +165,10 @@ impl Hall {
             "listen" => Reply::events(Box::pin(futures_util::stream::unfold(changes, |mut changes| async move {
                 changes.recv().await.ok().map(|()| (Event::ToolsChanged, changes))
             }))),
+            "no-room" => {
+                let reject = Reject::client(RejectKind::Busy, "No room", ReasonCode::TooManyCalls);
+                Reply::once(Err(Reject { retry: Retry::After(Duration::from_secs(1)), ..reject }))
+            }
             "hang" => std::future::pending().await,
             "panic" => panic!("a tool that panics the hall"),
             "pretty" => {
