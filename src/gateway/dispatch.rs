@@ -11,7 +11,6 @@ use crate::exchange::{Answer, Event, EventStream, Reject, RejectKind, Reply, Rep
 use crate::upstream::Lease;
 
 use super::Gateway;
-use super::admit::Admitted;
 use super::authorize::Authorized;
 use super::standing::Standing;
 
@@ -20,8 +19,8 @@ use super::standing::Standing;
 pub(super) const LOOK: Duration = Duration::from_secs(3);
 
 /// Sends the call; the reply is known with the first event or the answer.
-pub(super) async fn dispatch(gateway: &Arc<Gateway>, admitted: Admitted) -> Reply {
-    let Admitted { authorized: Authorized { server, call, mut standing, .. }, place } = admitted;
+pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> Reply {
+    let Authorized { server, call, mut standing, .. } = authorized;
     let settings = server.settings();
     let max = settings.tool_max.max(settings.tool_timeout);
     let limits = Limits { idle: settings.tool_timeout, max, lease: server.lease() };
@@ -45,7 +44,7 @@ pub(super) async fn dispatch(gateway: &Arc<Gateway>, admitted: Admitted) -> Repl
     if let Some(reject) = standing.lost(gateway) {
         return Reply::once(Err(reject));
     }
-    let reply = match reply.into_parts() {
+    match reply.into_parts() {
         (ReplyBody::Done(outcome), guards) => match *outcome {
             Ok(Answer::Unseen(unseen)) => Reply::once(Ok(Answer::Unseen(Box::new(timed(
                 *unseen,
@@ -60,10 +59,6 @@ pub(super) async fn dispatch(gateway: &Arc<Gateway>, admitted: Admitted) -> Repl
             let watched = Watched { events: Some(events), timer, limits, standing, gateway: Arc::clone(gateway) };
             Reply::events(Box::pin(stream::unfold(watched, Watched::next))).with_guards(guards)
         }
-    };
-    match place {
-        Some(place) => reply.with_guard(place),
-        None => reply,
     }
 }
 

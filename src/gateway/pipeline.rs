@@ -18,6 +18,7 @@ use crate::runtime::Tasks;
 use crate::seal::{Seal, SealError};
 use crate::upstream::TargetSet;
 
+use super::admit::Admitted;
 use super::identify::Identified;
 use super::{GatewaySettings, Snapshot, admit, authorize, dispatch, inspect, list, listen, resolve};
 
@@ -81,8 +82,12 @@ impl Gateway {
         let inspection = inspect::Inspection::of(&resolved);
         let permitted = authorize::authorize(self, resolved)?;
         let admitted = admit::admit(self, permitted).await?;
-        let reply = dispatch::dispatch(self, admitted).await;
-        Ok(inspection.inspect(self, reply))
+        let Admitted { authorized, place } = admitted;
+        let reply = inspection.inspect(self, dispatch::dispatch(self, authorized).await);
+        Ok(match place {
+            Some(place) => reply.with_permit(place),
+            None => reply,
+        })
     }
 }
 

@@ -25,6 +25,7 @@ mod ids;
 mod lists;
 #[cfg(test)]
 mod rates;
+#[cfg(test)]
 mod reload;
 #[cfg(test)]
 mod schema;
