@@ -25,6 +25,7 @@ fn sections() -> Vec<(&'static str, &'static [&'static str], Rows)> {
         ("principal", keys::PRINCIPAL, super::principal()),
         ("rates", keys::RATES, super::rates()),
         ("server", keys::SERVER, super::server()),
+        ("state", keys::STATE, super::state()),
     ]
 }
 
