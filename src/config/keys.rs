@@ -23,11 +23,13 @@ pub(super) const SERVER: &[&str] = &[
     "headers",
     "inherit_env",
     "inspect",
+    "max_concurrent_calls",
     "max_response_bytes",
     "name",
     "on_down",
     "probe_timeout_secs",
     "protocol",
+    "rate",
     "required",
     "start_timeout_secs",
     "tls_ca_cert_path",
@@ -64,8 +66,11 @@ pub(super) const POLICY: &[&str] = &[
     "deny_all_tools",
     "excluded_tools",
     "expect",
+    "max_concurrent_calls",
+    "max_queued_calls",
     "max_result_chars",
     "overflow",
+    "rate",
 ];
 pub(super) const POLICY_LATER: &[&str] = &[
     "allow",
@@ -89,8 +94,6 @@ pub(super) const POLICY_LATER: &[&str] = &[
     "leak_guard",
     "mark_untrusted",
     "max_calls",
-    "max_concurrent_calls",
-    "max_queued_calls",
     "max_queued_tasks",
     "max_running_tasks",
     "max_work_secs",
@@ -117,11 +120,13 @@ pub(super) const EXPECT_LATER: &[&str] = &["annotations"];
 
 pub(super) const LIMITS: &[&str] = &[
     "blob_item_bytes",
+    "concurrency",
     "connections",
     "keep_alive_secs",
     "overflow_bytes",
     "overflow_disk",
     "overflow_secs",
+    "rates",
     "request_body_bytes",
     "resume_bytes_per_session",
     "resume_bytes_per_stream",
@@ -132,7 +137,8 @@ pub(super) const LIMITS: &[&str] = &[
     "upload_bytes",
     "upload_secs",
 ];
-pub(super) const LIMITS_LATER: &[&str] = &["concurrency", "rates"];
+pub(super) const CONCURRENCY: &[&str] = &["principal", "queued", "server", "tool"];
+pub(super) const RATES: &[&str] = &["principal", "server", "tool"];
 
 pub(super) const LOG: &[&str] = &["access", "format", "level"];
 
@@ -147,6 +153,8 @@ const TABLES: &[(&str, &[&str])] = &[
     ("[principals.NAME]", PRINCIPAL),
     ("[policies.NAME]", POLICY),
     ("[limits]", LIMITS),
+    ("[limits.concurrency]", CONCURRENCY),
+    ("[limits.rates]", RATES),
     ("[log]", LOG),
     ("[state]", STATE),
 ];

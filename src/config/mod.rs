@@ -9,6 +9,7 @@ mod expand;
 mod identity;
 mod inputs;
 mod keys;
+mod limits;
 mod listener;
 mod load;
 mod mask;

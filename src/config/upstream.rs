@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, Uri};
 
 use crate::codes::Code;
 use crate::id::UpstreamName;
+use crate::limit::Own;
 use crate::net::check_ca_file;
 use crate::policy::{BlobMode, CapRules, EmptyAllow};
 use crate::secret::Secret;
@@ -18,9 +19,9 @@ use crate::wire::mcp::{Era, ProtocolVersion};
 
 use super::caps;
 use super::expand::{Expander, REFERENCE_HELP, Template, reference_in};
-use super::keys;
 use super::places::{ServerPlace, ServerUse};
 use super::reader::{Table, Value, nearest};
+use super::{keys, limits};
 
 /// Headers that the gateway sets itself, or that belong to one hop.
 const RESERVED_HEADERS: [&str; 19] = [
@@ -60,6 +61,8 @@ pub(super) struct Servers {
     pub(super) blobs: BTreeMap<UpstreamName, BlobMode>,
     /// Where each stands.
     pub(super) places: Vec<ServerPlace>,
+    /// What they state of rates and calls at once.
+    pub(super) limits: BTreeMap<UpstreamName, Own>,
     /// Every name in the file, even of a server that is switched off or wrong.
     pub(super) known: Known,
 }
@@ -191,6 +194,7 @@ pub(super) fn servers(section: Option<&Table<'_>>, live: bool, expander: &Expand
         if let Some(blobs) = blobs(&table, settings.inspect) {
             servers.blobs.insert(name.clone(), blobs);
         }
+        servers.limits.extend(limits::of_server(&table).map(|own| (name.clone(), own)));
         let kind = match settings.transport {
             Transport::Http { .. } => "http",
             Transport::Stdio { .. } => "stdio",

@@ -67,8 +67,7 @@ impl Inspection {
                 } else {
                     outcome
                 };
-                let reply = Reply::done(outcome);
-                if guards.is_empty() { reply } else { reply.with_guard(guards) }
+                Reply::done(outcome).with_guards(guards)
             }
             (ReplyBody::Events(events), guards) => {
                 let (gateway, mut inspection) = (Arc::clone(gateway), Some(self));
@@ -84,7 +83,7 @@ impl Inspection {
                         }
                     }
                 });
-                Reply::events(Box::pin(events)).with_guard(guards)
+                Reply::events(Box::pin(events)).with_guards(guards)
             }
         }
     }

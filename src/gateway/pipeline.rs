@@ -15,12 +15,14 @@ use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::exchange::{Answer, Call, Discovery, Exchange, Handler, Reject, Reply};
 use crate::identity::Credential;
+use crate::limit::Limits;
 use crate::runtime::Tasks;
 use crate::seal::{Seal, SealError};
 use crate::upstream::TargetSet;
 
+use super::admit::Admitted;
 use super::identify::Identified;
-use super::{GatewaySettings, Snapshot, authorize, dispatch, inspect, list, listen, resolve};
+use super::{GatewaySettings, Snapshot, admit, authorize, dispatch, inspect, list, listen, resolve};
 
 /// How often what was kept of answers is looked through.
 const SWEEP_PAUSE: Duration = Duration::from_secs(60);
@@ -54,7 +56,8 @@ impl Gateway {
         clock: Clock,
     ) -> Result<Arc<Self>, SealError> {
         let news = targets.news();
-        let snapshot = ArcSwap::from_pointee(Snapshot::build(Arc::new(settings), targets, 0, 0));
+        let limits = Arc::new(Limits::new(&settings.limits, clock.clone()));
+        let snapshot = ArcSwap::from_pointee(Snapshot::build(Arc::new(settings), targets, limits, (0, 0)));
         let seal = Seal::new()?;
         let published = watch::Sender::new(0);
         let (reloads, publishing) = (AtomicU64::new(0), Mutex::new(()));
@@ -70,6 +73,7 @@ impl Gateway {
         });
         tasks.spawn("refresh the snapshot", Arc::clone(&gateway).refresh(news));
         tasks.spawn("sweep what is kept", Arc::clone(&gateway).sweep());
+        tasks.spawn("forget rates", admit::forget(Arc::downgrade(&gateway)));
         Ok(gateway)
     }
 
@@ -104,13 +108,18 @@ impl Gateway {
         }
     }
 
-    /// One tool call: resolve → authorize → dispatch → inspect.
+    /// One tool call: resolve → authorize → admit → dispatch → inspect.
     async fn call_tool(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> Result<Reply, Reject> {
         let resolved = resolve::resolve(self, caller, exchange).await?;
         let inspection = inspect::Inspection::of(&resolved);
         let permitted = authorize::authorize(self, resolved)?;
-        let reply = dispatch::dispatch(self, permitted).await;
-        Ok(inspection.inspect(self, reply).await)
+        let admitted = admit::admit(self, permitted).await?;
+        let Admitted { authorized, place } = admitted;
+        let reply = inspection.inspect(self, dispatch::dispatch(self, authorized).await).await;
+        Ok(match place {
+            Some(place) => reply.with_permit(place),
+            None => reply,
+        })
     }
 }
 
@@ -119,6 +128,10 @@ impl Handler for Gateway {
 
     fn identify(&self, credential: &Credential) -> Result<Identified, Reject> {
         Identified::of(self, credential)
+    }
+
+    fn admit(&self, caller: &Identified) -> Result<(), Reject> {
+        admit::request(caller)
     }
 
     fn call(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::blob::BlobSettings;
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::KeyRing;
+use crate::limit::LimitSettings;
 use crate::policy::{BlobMode, CapRules, Profile};
 use crate::upstream::ServerSettings;
 
@@ -37,6 +38,8 @@ pub struct GatewaySettings {
     pub auth: Auth,
     /// The hashes of all API keys.
     pub keys: KeyRing,
+    /// Rates and calls at once [LIM-5].
+    pub limits: LimitSettings,
     /// Every enabled server, in the order of the configuration [CTX-6].
     pub servers: Vec<ServerSettings>,
     /// Every principal.

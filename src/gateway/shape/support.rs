@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::gateway::{Auth, GatewaySettings};
 use crate::id::PrincipalId;
 use crate::identity::KeyRing;
+use crate::limit::LimitSettings;
 use crate::policy::{BlobMode, CapRules, Caps, Overflow};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, Response, decode};
 
@@ -54,6 +55,7 @@ pub(super) fn settings(blob: BlobSettings) -> GatewaySettings {
         list_page_bytes: 0,
         caps: CapRules::default(),
         server_blobs: BTreeMap::new(),
+        limits: LimitSettings::default(),
         blob,
     }
 }
