@@ -16,7 +16,7 @@ use portcullis::id::UpstreamName;
 use portcullis::policy::{Action, Pattern, Profile, Subject};
 use portcullis::wire::bridge::{ClientSide, Hop, lift_result, lower_call, server_info};
 use portcullis::wire::jsonrpc::{Decoded, Limits, Message, Request, RequestId, Response, decode};
-use portcullis::wire::mcp::{CallParams, Era, RequestMeta, ToolDefinition};
+use portcullis::wire::mcp::{CallParams, Definition, Era, RequestMeta};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -65,7 +65,7 @@ fn read_piece(name: &'static str, call: &'static str) -> Piece {
     let raw = Bytes::from_static(call.as_bytes());
     Piece::new(name, raw.len(), move || {
         let request = request(black_box(&raw))?;
-        let params = CallParams::read(request.params.as_deref().ok_or("no params")?)?;
+        let params = CallParams::read(Method::ToolsCall, request.params.as_deref().ok_or("no params")?)?;
         let meta = RequestMeta::read(request.params.as_deref())?;
         Ok(params.name.len() + usize::from(meta.is_stateless()))
     })
@@ -74,7 +74,7 @@ fn read_piece(name: &'static str, call: &'static str) -> Piece {
 /// A call that was read, as the back door spells it for a server of an era.
 fn lower_piece(name: &'static str, call: &'static str, era: Era) -> Result<Piece, Failure> {
     let request = request(&Bytes::from_static(call.as_bytes()))?;
-    let params = CallParams::read(request.params.as_deref().ok_or("no params")?)?;
+    let params = CallParams::read(Method::ToolsCall, request.params.as_deref().ok_or("no params")?)?;
     let meta = RequestMeta::read(request.params.as_deref())?;
     let hop = Hop {
         era,
@@ -104,9 +104,9 @@ fn answer_piece(name: &'static str, text_bytes: usize, from: Era, to: Era) -> Op
 }
 
 fn view(tools: usize) -> Result<View, Failure> {
-    let definitions: Result<Arc<[ToolDefinition]>, _> = (0..tools)
+    let definitions: Result<Arc<[Definition]>, _> = (0..tools)
         .map(|number| {
-            ToolDefinition::read(Bytes::from(format!(
+            Definition::read(Kind::Tools, Bytes::from(format!(
                 r#"{{"name":"tool_{number:04}","description":"Does what a tool of this name would do, with the text it is given.","inputSchema":{{"type":"object","properties":{{"text":{{"type":"string","description":"What it is done with"}}}},"required":["text"]}}}}"#
             )))
         })

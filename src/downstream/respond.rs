@@ -86,7 +86,7 @@ impl Refusal {
     /// Finds the row of a reject.
     pub(super) fn of_reject(reject: Reject, era: Era) -> Self {
         let (status, code) = match (reject.kind, era) {
-            (RejectKind::InvalidParams | RejectKind::UnknownTool, _) => (StatusCode::OK, code::INVALID_PARAMS),
+            (RejectKind::InvalidParams | RejectKind::Unknown, _) => (StatusCode::OK, code::INVALID_PARAMS),
             (RejectKind::HeaderMismatch, _) => (StatusCode::BAD_REQUEST, code::HEADER_MISMATCH),
             (RejectKind::Limit, _) => (StatusCode::OK, code::LIMIT),
             (RejectKind::TooMany, _) => (StatusCode::SERVICE_UNAVAILABLE, code::TOO_MANY_SESSIONS),
@@ -254,7 +254,7 @@ mod tests {
             (RejectKind::NotMapped, 403, -31005),
             (RejectKind::TooMany, 503, -31002),
             (RejectKind::Unauthenticated, 401, -31005),
-            (RejectKind::UnknownTool, 200, -32602),
+            (RejectKind::Unknown, 200, -32602),
             (RejectKind::Upstream, 200, -32603),
             (RejectKind::UpstreamTimeout, 200, -32603),
         ];

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::id::PrincipalId;
 use crate::identity::Credential;
+use crate::wire::mcp::Capabilities;
 
-use super::{Endpoint, Exchange, Reject, Reply};
+use super::{Endpoint, Exchange, Reject, Reply, Seen};
 
 /// Who stands behind a request, as the hall found out. Holds the one snapshot of this exchange.
 pub trait Caller: Clone + Send + Sync + 'static {
@@ -16,8 +17,11 @@ pub trait Caller: Clone + Send + Sync + 'static {
     /// Says whether this principal is connected to what the path names [NAM-5].
     fn serves(&self, endpoint: &Endpoint) -> bool;
 
-    /// Returns the fingerprint of what this principal sees there now, for a new session's [`super::Told`].
-    fn seen(&self, endpoint: &Endpoint) -> u64;
+    /// Returns what the gateway can do for this principal there.
+    fn capabilities(&self, endpoint: &Endpoint) -> Capabilities;
+
+    /// Returns the fingerprints of what this principal sees there now, for a new session's [`super::Told`].
+    fn seen(&self, endpoint: &Endpoint) -> Seen;
 }
 
 /// The hall as a door sees it.

@@ -13,6 +13,7 @@ mod listen;
 mod pipeline;
 mod refresh;
 mod resolve;
+mod rewrite;
 mod settings;
 mod snapshot;
 mod standing;
