@@ -8,28 +8,11 @@ use bytes::Bytes;
 use crate::id::UpstreamName;
 use crate::wire::json;
 use crate::wire::jsonrpc::Edits;
-use crate::wire::mcp::{Carrier, Definition, Era, HeaderParam, Kind, ProtocolVersion, uris};
+use crate::wire::mcp::{Carrier, Definition, HeaderParam, Kind, uris};
 
+use super::Shape;
 use super::name::{full_name, shown_name};
 use super::uri::{shown_template, shown_uri};
-
-/// Which members a client's era knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// Clients of the `initialize` era: no `outputSchema` that is no object.
-    Handshake,
-    /// Stateless clients: no `execution`.
-    Stateless,
-}
-
-impl From<ProtocolVersion> for Shape {
-    fn from(version: ProtocolVersion) -> Self {
-        match version.era() {
-            Era::Legacy => Self::Handshake,
-            Era::Stateless => Self::Stateless,
-        }
-    }
-}
 
 /// One tool, prompt, resource or template.
 #[derive(Clone, Debug)]

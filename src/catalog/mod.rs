@@ -13,11 +13,11 @@ mod page;
 mod uri;
 mod view;
 
-pub use entry::{Entry, Shape, shown};
+pub use entry::{Entry, shown};
 pub use lists::Lists;
 pub use mask::Mask;
 pub use merge::{Catalog, HeaderRule, ServerLists, Warning, Why};
 pub use name::{Change, change, full_name, shown_name};
 pub use page::Cursor;
 pub use uri::{own_uri, shown_template, shown_uri};
-pub use view::{Page, Scope, View};
+pub use view::{Page, Scope, Shape, View};

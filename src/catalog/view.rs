@@ -10,9 +10,9 @@ use aws_lc_rs::digest::{SHA256, digest};
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use crate::id::UpstreamName;
-use crate::wire::mcp::Kind;
+use crate::wire::mcp::{Era, Kind, ProtocolVersion};
 
-use super::{Catalog, Entry, Mask, Shape};
+use super::{Catalog, Entry, Mask};
 
 /// Which path a list is for.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,24 @@ pub enum Scope<'a> {
     All,
     /// `/mcp/<server>`: one server under its own names [NAM-5].
     Server(&'a UpstreamName),
+}
+
+/// Which members a client's era knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Clients of the `initialize` era: no `outputSchema` that is no object.
+    Handshake,
+    /// Stateless clients: no `execution`.
+    Stateless,
+}
+
+impl From<ProtocolVersion> for Shape {
+    fn from(version: ProtocolVersion) -> Self {
+        match version.era() {
+            Era::Legacy => Self::Handshake,
+            Era::Stateless => Self::Stateless,
+        }
+    }
 }
 
 /// One page of a list.

@@ -107,7 +107,7 @@ impl Inspection {
             let words = format!("server '{}' sent an input request that cannot be read", self.entry.server);
             Reject::upstream(RejectKind::Upstream, words, why)
         };
-        if !self.call.params.method.spec().asks_back {
+        if !self.call.params.method.asks_back() {
             return Err(broken("this method cannot be answered so"));
         }
         let outline = response.outline().map_err(|err| broken(&err.to_string()))?;

@@ -221,6 +221,7 @@ impl Server {
         self.change(|status| {
             *status = TargetStatus { phase: Phase::Ready, lists: Some(lists.clone()), can };
         });
+        self.kept.write(&self.settings, self.status.subscribe(), &self.tasks);
     }
 
     fn hide_later(self: &Arc<Self>) {

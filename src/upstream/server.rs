@@ -18,8 +18,10 @@ use crate::policy::Permitted;
 use crate::runtime::Tasks;
 use crate::wire::mcp::{Capabilities, Era};
 
+use super::kept::Kept;
 use super::lease::Lease;
 use super::link::{Connector, Link, Outgoing, StartError, Want};
+use super::means::Means;
 use super::{ServerSettings, Transport};
 
 /// Where a server stands.
@@ -53,6 +55,7 @@ pub struct Server {
     pub(super) starts: Arc<Semaphore>,
     pub(super) status: watch::Sender<TargetStatus>,
     news: watch::Sender<u64>,
+    pub(super) kept: Kept,
     pub(super) hidden: AtomicBool,
     pub(super) started: AtomicBool,
     /// One principal alone is granted it.
@@ -101,23 +104,18 @@ pub(super) type Slot = Arc<tokio::sync::Mutex<Option<Arc<dyn Link>>>>;
 // === impl Server ===
 
 impl Server {
-    pub(super) fn new(
-        settings: Arc<ServerSettings>,
-        connector: Arc<dyn Connector>,
-        tasks: Tasks,
-        starts: Arc<Semaphore>,
-        news: watch::Sender<u64>,
-    ) -> Arc<Self> {
+    pub(super) fn new(settings: Arc<ServerSettings>, connector: Arc<dyn Connector>, means: &Means) -> Arc<Self> {
         let status =
             watch::Sender::new(TargetStatus { phase: Phase::Starting, lists: None, can: Capabilities::default() });
         Arc::new(Self {
             lease: Lease::new(settings.name.clone()),
             settings,
             connector,
-            tasks,
-            starts,
+            tasks: means.tasks.clone(),
+            starts: Arc::clone(&means.starts),
             status,
-            news,
+            news: means.news.clone(),
+            kept: means.kept.clone(),
             hidden: AtomicBool::new(false),
             started: AtomicBool::new(false),
             sole: AtomicBool::new(false),
@@ -158,6 +156,15 @@ impl Server {
     #[must_use]
     pub fn is_hidden(&self) -> bool {
         self.hidden.load(Ordering::Acquire)
+    }
+
+    /// Shows the lists that were kept, until the fresh ones arrive [TRN-8]. Blocks.
+    pub(super) fn recall(&self) {
+        if self.status.borrow().lists.is_none()
+            && let Some((lists, can)) = self.kept.read(&self.settings)
+        {
+            self.change(|status| (status.lists, status.can) = (Some(lists), can));
+        }
     }
 
     /// Waits until it is no longer starting.
@@ -411,13 +418,13 @@ impl fmt::Debug for Server {
 mod tests {
     use std::sync::Arc;
 
-    use tokio::sync::{Semaphore, watch};
-
     use super::{Phase, Server, ServerSettings, Transport};
+    use crate::clock::Clock;
     use crate::id::UpstreamName;
     use crate::runtime::Tasks;
     use crate::secret::Secret;
     use crate::upstream::http;
+    use crate::upstream::means::Means;
 
     /// A list asks first where servers stand, then whether the snapshot has seen their news: one that came in between would
     /// be missing from it, as if it were old [TRN-8].
@@ -428,8 +435,7 @@ mod tests {
         let transport = Transport::Http { uri: url.parse().unwrap(), url: Secret::new(url), headers: Vec::new() };
         let settings = Arc::new(ServerSettings::new(UpstreamName::new("up").unwrap(), transport));
         let connector = http::connector(Arc::clone(&settings), Tasks::new());
-        let starts = Arc::new(Semaphore::new(1));
-        let server = Server::new(settings, connector, Tasks::new(), starts, watch::Sender::new(0));
+        let server = Server::new(settings, connector, &Means::new(Tasks::new(), Clock::manual()));
         std::thread::scope(|scope| {
             scope.spawn(|| (1..=CHANGES).for_each(|count| server.set_phase(Phase::Down(count.to_string()))));
             let mut count = 0;

@@ -22,7 +22,11 @@ mod help;
 #[cfg(test)]
 mod ids;
 #[cfg(test)]
+mod kept;
+#[cfg(test)]
 mod lists;
+#[cfg(test)]
+mod orphans;
 #[cfg(test)]
 mod reload;
 #[cfg(test)]

@@ -63,9 +63,11 @@ impl StatelessLink {
         let body = outgoing.render(id, Era::Stateless);
         let head = match &outgoing {
             Outgoing::Call(call) => {
-                let mut head = match call.call.params.method {
-                    Method::ToolsCall => self.calling.clone(),
-                    other => head(&self.target, other.spec().name),
+                let method = call.call.params.method;
+                let mut head = if method == Method::ToolsCall {
+                    self.calling.clone()
+                } else {
+                    head(&self.target, method.spec().name)
                 };
                 add_call_headers(&self.target, &mut head, call);
                 head

@@ -107,7 +107,7 @@ mod tests {
     use crate::wire::mcp::{Kind, Method};
 
     fn found(carrier: Carrier, text: &str) -> Vec<&str> {
-        uris(carrier, text.as_bytes()).into_iter().map(|at| text[at].trim_matches('"')).collect()
+        uris(carrier, text.as_bytes()).into_iter().map(|at| text.get(at).unwrap().trim_matches('"')).collect()
     }
 
     /// [R88]: every row of protocol §4.5 that carries a URI.

@@ -76,8 +76,6 @@ pub struct MethodSpec {
     pub target: Target,
     /// Which kind of list it asks for.
     pub lists: Option<Kind>,
-    /// May be answered with `input_required` in 2026-07-28 [R90].
-    pub asks_back: bool,
     /// Whether this version of the gateway serves it; what is not served is not advertised and answered -32601.
     pub served: bool,
 }
@@ -88,31 +86,25 @@ const TABLE: [MethodSpec; 15] = [
     row(Method::Initialize, "initialize", (true, false), Target::None, true),
     row(Method::LoggingSetLevel, "logging/setLevel", (true, false), Target::None, false),
     MethodSpec { direction: Direction::Both, ..row(Method::Ping, "ping", (true, false), Target::None, true) },
-    row(Method::PromptsGet, "prompts/get", (true, true), Target::Name, true).asking_back(),
+    row(Method::PromptsGet, "prompts/get", (true, true), Target::Name, true),
     list(Method::PromptsList, Kind::Prompts, true),
     list(Method::ResourcesList, Kind::Resources, true),
-    row(Method::ResourcesRead, "resources/read", (true, true), Target::Uri, true).asking_back(),
+    row(Method::ResourcesRead, "resources/read", (true, true), Target::Uri, true),
     row(Method::ResourcesSubscribe, "resources/subscribe", (true, false), Target::Uri, false),
     list(Method::ResourcesTemplatesList, Kind::Templates, true),
     row(Method::ResourcesUnsubscribe, "resources/unsubscribe", (true, false), Target::Uri, false),
     row(Method::SubscriptionsListen, "subscriptions/listen", (false, true), Target::None, true),
-    row(Method::ToolsCall, "tools/call", (true, true), Target::Name, true).asking_back(),
+    row(Method::ToolsCall, "tools/call", (true, true), Target::Name, true),
     list(Method::ToolsList, Kind::Tools, true),
 ];
 
 const fn row(method: Method, name: &'static str, eras: (bool, bool), target: Target, served: bool) -> MethodSpec {
-    let (direction, lists, asks_back) = (Direction::ClientToServer, None, false);
-    MethodSpec { method, name, legacy: eras.0, stateless: eras.1, direction, target, lists, asks_back, served }
+    let (direction, lists) = (Direction::ClientToServer, None);
+    MethodSpec { method, name, legacy: eras.0, stateless: eras.1, direction, target, lists, served }
 }
 
 const fn list(method: Method, kind: Kind, served: bool) -> MethodSpec {
     MethodSpec { lists: Some(kind), ..row(method, kind.list_method(), (true, true), Target::None, served) }
-}
-
-impl MethodSpec {
-    const fn asking_back(self) -> Self {
-        Self { asks_back: true, ..self }
-    }
 }
 
 // === impl Method ===
@@ -122,6 +114,12 @@ impl Method {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         TABLE.iter().find(|spec| spec.name == name).map(|spec| spec.method)
+    }
+
+    /// Says whether it may be answered with `input_required` in 2026-07-28 [R90].
+    #[must_use]
+    pub const fn asks_back(self) -> bool {
+        matches!(self, Self::PromptsGet | Self::ResourcesRead | Self::ToolsCall)
     }
 
     /// Returns the method's row.

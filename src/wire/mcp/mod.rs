@@ -4,6 +4,7 @@
 
 mod capability;
 mod definition;
+mod features;
 mod header;
 mod inventory;
 mod kind;
@@ -14,6 +15,7 @@ mod version;
 
 pub use capability::Capabilities;
 pub use definition::{Definition, DefinitionError, HeaderParam, ParamValue};
+pub use features::{Feature, Features};
 pub use header::{HeaderError, decode_value, encode_value, name};
 pub use inventory::{Carrier, uris};
 pub use kind::{Kind, Kinds};

@@ -76,7 +76,7 @@ impl CallParams {
             (Target::Name | Target::None | Target::Uri, None) => return Err(ParamsError::Name(key)),
         };
         let name = params.part(name_at.clone());
-        let name = json::text(Raw::new(&name)).ok_or(ParamsError::Name(kind_key(kind)))?.into_owned();
+        let name = json::text(Raw::new(&name)).ok_or_else(|| ParamsError::Name(kind_key(kind)))?.into_owned();
         let arguments = match arguments_at.clone().map(|at| params.part(at)) {
             None => None,
             Some(text) if text == "null" => None,
@@ -110,7 +110,7 @@ fn reference(params: &Params, at: Option<Range<usize>>) -> Result<(Kind, Range<u
         Some("ref/resource") => (Kind::Templates, uri),
         Some(_) | None => return Err(ParamsError::Ref),
     };
-    let place = place.ok_or(ParamsError::Name(kind_key(kind)))?;
+    let place = place.ok_or_else(|| ParamsError::Name(kind_key(kind)))?;
     Ok((kind, at.start + place.start..at.start + place.end))
 }
 
