@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::id::PrincipalId;
 use crate::identity::Credential;
-use crate::wire::mcp::Capabilities;
+use crate::wire::mcp::{Capabilities, Kind};
 
 use super::{Endpoint, Exchange, Reject, Reply, Seen};
 
@@ -19,6 +19,10 @@ pub trait Caller: Clone + Send + Sync + 'static {
 
     /// Returns what the gateway can do for this principal there.
     fn capabilities(&self, endpoint: &Endpoint) -> Capabilities;
+
+    /// Says whether this principal may make a call now, by the name that a client uses on this path: what a server has said
+    /// in answer to it is kept for those alone [CFG-4].
+    fn may_call(&self, endpoint: &Endpoint, kind: Kind, name: &str) -> bool;
 
     /// Returns the fingerprints of what this principal sees there now, for a new session's [`super::Told`].
     fn seen(&self, endpoint: &Endpoint) -> Seen;

@@ -12,7 +12,7 @@ use crate::upstream::{Server, TargetSet, TargetStatus};
 use crate::wire::mcp::{Capabilities, Kind, Kinds};
 
 use super::snapshot::Audience;
-use super::{Auth, Gateway, Snapshot};
+use super::{Auth, Gateway, Snapshot, resolve};
 
 /// The principal that `auth = "none"` makes of every caller.
 const LOCAL: &str = "local";
@@ -170,6 +170,11 @@ impl Caller for Identified {
         };
         let all = self.servers(endpoint).map(known).fold(own, Capabilities::or);
         Capabilities { tells: all.lists, subscribe: false, ..all }
+    }
+
+    fn may_call(&self, endpoint: &Endpoint, kind: Kind, name: &str) -> bool {
+        // Also while its server is down: what it has said before is no less permitted.
+        resolve::may(self, endpoint, kind, name)
     }
 
     fn seen(&self, endpoint: &Endpoint) -> Seen {

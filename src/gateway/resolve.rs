@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::catalog::{Entry, own_uri};
 use crate::exchange::{Call, ClientFacts, Endpoint, Exchange, Owner, ReasonCode, Reject, RejectKind, ServerCall};
 use crate::policy::{Action, Decision};
+use crate::upstream::Server;
 use crate::wire::mcp::{CallParams, Kind, Method, ParamValue, decode_value};
 
 use super::Gateway;
@@ -65,8 +66,24 @@ fn target(caller: &Identified, endpoint: &Endpoint, params: &CallParams) -> Opti
     }
 }
 
-/// Finds the server that a resource's URI names, if it exists for the caller and the policy lets the resource be read.
+/// Says whether a caller may make a call, whatever becomes of its server at this moment.
+pub(super) fn may(caller: &Identified, endpoint: &Endpoint, kind: Kind, name: &str) -> bool {
+    let listed = |kind| caller.view().resolve(scope(endpoint), kind, name).is_some();
+    match kind {
+        Kind::Tools | Kind::Prompts => listed(kind),
+        Kind::Resources | Kind::Templates => {
+            listed(Kind::Resources) || listed(Kind::Templates) || by_uri(caller, endpoint, name).is_some()
+        }
+    }
+}
+
 fn unlisted(caller: &Identified, endpoint: &Endpoint, uri: &str) -> Option<Arc<Entry>> {
+    let (server, entry) = by_uri(caller, endpoint, uri)?;
+    (!server.is_hidden()).then(|| Arc::new(entry))
+}
+
+/// Finds the server that a resource's URI names, if it exists for the caller and the policy lets the resource be read.
+fn by_uri<'a>(caller: &'a Identified, endpoint: &Endpoint, uri: &str) -> Option<(&'a Arc<Server>, Entry)> {
     let (name, own) = match endpoint {
         Endpoint::All => {
             let (slug, own) = own_uri(uri)?;
@@ -74,13 +91,13 @@ fn unlisted(caller: &Identified, endpoint: &Endpoint, uri: &str) -> Option<Arc<E
         }
         Endpoint::Server(name) => (name, Cow::Borrowed(uri)),
     };
-    let server = caller.servers(endpoint).find(|server| server.name() == name)?;
-    if server.is_hidden() || !server.status().can.lists.contains(Kind::Resources) {
+    let server = caller.snapshot().targets().get(name).filter(|_| caller.subject().sees_server(name))?;
+    if !server.status().can.lists.contains(Kind::Resources) {
         return None;
     }
     let entry = Entry::unlisted(name, &own);
     let action = Action { kind: entry.kind, server: name, shown: &entry.shown, full: &entry.full };
-    (caller.subject().decide(&action) == Decision::Allow).then(|| Arc::new(entry))
+    (caller.subject().decide(&action) == Decision::Allow).then_some((server, entry))
 }
 
 /// Refuses to ask a server for completions that does not offer them.
