@@ -28,6 +28,8 @@ mod lists;
 #[cfg(test)]
 mod orphans;
 #[cfg(test)]
+mod rates;
+#[cfg(test)]
 mod reload;
 #[cfg(test)]
 mod schema;
