@@ -6,11 +6,10 @@ use bytes::Bytes;
 
 use crate::wire::json::{self, Outline};
 use crate::wire::jsonrpc::{Payload, Response};
-use crate::wire::mcp::Block;
+use crate::wire::mcp::{Block, Method};
 
 /// What kind of answer it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "resources and prompts are about to be served"))]
 pub(super) enum Kind {
     /// Of `prompts/get`.
     Prompt,
@@ -24,6 +23,27 @@ pub(super) enum Kind {
 pub(super) type Edits = Vec<(Range<usize>, Bytes)>;
 
 impl Kind {
+    /// Finds the kind of what a method is answered with; `None` for answers that hold no blocks.
+    pub(super) const fn of(method: Method) -> Option<Self> {
+        match method {
+            Method::PromptsGet => Some(Self::Prompt),
+            Method::ResourcesRead => Some(Self::Read),
+            Method::ToolsCall => Some(Self::Tool),
+            Method::CompletionComplete
+            | Method::Discover
+            | Method::Initialize
+            | Method::LoggingSetLevel
+            | Method::Ping
+            | Method::PromptsList
+            | Method::ResourcesList
+            | Method::ResourcesSubscribe
+            | Method::ResourcesTemplatesList
+            | Method::ResourcesUnsubscribe
+            | Method::SubscriptionsListen
+            | Method::ToolsList => None,
+        }
+    }
+
     /// Finds the blocks of a result; places are counted from the beginning of the message. What cannot be read has none.
     pub(super) fn blocks(self, response: &Response) -> Vec<Range<usize>> {
         let (Payload::Result(_), Ok(outline)) = (&response.payload, response.outline()) else { return Vec::new() };

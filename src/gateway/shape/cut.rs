@@ -115,8 +115,8 @@ fn edits(
         added.extend(kept.text.as_ref().and_then(|id| link(work, cap, id, facts)));
     }
     if let Some((_, total)) = &over.structured {
-        let removal = outline.removal_at(&response.raw, "structuredContent").ok().flatten();
-        edits.extend(removal.map(|at| (at, Bytes::new())));
+        let removals = outline.without(&response.raw, |key| key == b"structuredContent");
+        edits.extend(removals.into_iter().map(|at| (at, Bytes::new())));
         let uri = kept.structured.as_ref().map(|id| uri_of(id, 0, *total));
         added.push(text_block(&notice::left_out(*total, rest(work, uri.as_deref()))));
         let facts = (0, *total, "application/json");
@@ -257,9 +257,9 @@ fn error(response: &Response, at: &Range<usize>, cap: usize) -> Edits {
     }
     if let Ok(Some(data)) = outline.at(&response.raw, "data")
         && Spelled::plain(part(&data)).count() > cap
-        && let Ok(Some(removal)) = outline.removal_at(&response.raw, "data")
     {
-        edits.push((removal, Bytes::new()));
+        let removals = outline.without(&response.raw, |key| key == b"data");
+        edits.extend(removals.into_iter().map(|at| (at, Bytes::new())));
     }
     edits
 }

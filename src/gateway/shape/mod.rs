@@ -7,8 +7,10 @@ mod attach;
 mod blocks;
 mod cut;
 mod notice;
+mod own;
 mod shaper;
 #[cfg(test)]
 mod support;
 
+pub(super) use own::own;
 pub(super) use shaper::Shaper;

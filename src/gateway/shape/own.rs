@@ -8,48 +8,56 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use crate::blob::{OwnUri, PartBody, Range, ReadError, ReadPart};
-use crate::exchange::{ReasonCode, Reject, RejectKind};
-use crate::gateway::Gateway;
-use crate::id::PrincipalId;
-use crate::policy::Caps;
+use crate::exchange::{Answer, Call, Caller as _, Exchange, ReasonCode, Reject, RejectKind, Reply};
+use crate::gateway::{Gateway, Identified};
 use crate::wire::json;
+use crate::wire::jsonrpc::Response;
+use crate::wire::mcp::{Kind, Method};
 
 /// How many characters one read gives where no cap says less.
 const READ_CHARS_MAX: usize = 1 << 20;
 
-/// Reads one of the gateway's own resources; returns the result of `resources/read`, or `None` if the URI is none of
-/// ours.
-pub(in crate::gateway) async fn read_own(
+/// Reads one of the gateway's own resources, if that is what is asked for: at every path, because links are given there.
+pub(in crate::gateway) async fn own(
     gateway: &Gateway,
-    principal: &PrincipalId,
-    caps: &Caps,
-    uri: &str,
-) -> Option<Result<Vec<u8>, Reject>> {
-    let own = match OwnUri::read(uri)? {
+    caller: &Identified,
+    exchange: &Exchange,
+) -> Option<Result<Reply, Reject>> {
+    let Call::ToServer(call) = &exchange.call else { return None };
+    if call.params.method != Method::ResourcesRead {
+        return None;
+    }
+    let own = match OwnUri::read(&call.params.name)? {
         Ok(own) => own,
         Err(err) => return Some(Err(invalid(err.to_string()))),
     };
-    let chars = caps.max_result_chars.unwrap_or(READ_CHARS_MAX).min(READ_CHARS_MAX);
+    let result = read(gateway, caller, &call.params.name, own).await;
+    // It is spoken as the client speaks.
+    let era = exchange.client.version.era();
+    Some(result.map(|result| {
+        let response = Box::new(Response::with_result(&call.request.id, &result));
+        Reply::once(Ok(Answer::Upstream { response, era }))
+    }))
+}
+
+async fn read(gateway: &Gateway, caller: &Identified, uri: &str, own: OwnUri) -> Result<Vec<u8>, Reject> {
+    let chars = caller.read_chars_max().unwrap_or(READ_CHARS_MAX).min(READ_CHARS_MAX);
     let (blobs, settings) = (Arc::clone(&gateway.blobs), Arc::clone(gateway.snapshot.load().settings()));
-    let (principal, uri) = (principal.clone(), uri.to_owned());
+    let (principal, uri) = (caller.principal().clone(), uri.to_owned());
     let work = move || {
         let part = blobs.read(&principal, &own, chars, &settings.blob)?;
         Ok::<_, ReadError>(spell(&uri, &own, part))
     };
-    Some(match gateway.tasks.blocking(work).await {
+    match gateway.tasks.blocking(work).await {
         Ok(Ok(result)) => Ok(result),
-        Ok(Err(ReadError::NotFound)) => Err(not_found()),
+        Ok(Err(ReadError::NotFound)) => Err(Reject::unknown(Kind::Resources, ReasonCode::Unknown)),
         Ok(Err(err @ ReadError::Io(_))) => Err(unreadable(err.to_string())),
         Err(err) => Err(unreadable(err.to_string())),
-    })
+    }
 }
 
 fn invalid(words: String) -> Reject {
     Reject::client(RejectKind::InvalidParams, words, ReasonCode::BadRequest)
-}
-
-fn not_found() -> Reject {
-    Reject::client(RejectKind::InvalidParams, "Resource not found", ReasonCode::Unknown)
 }
 
 fn unreadable(detail: String) -> Reject {
@@ -77,8 +85,10 @@ fn spell(uri: &str, own: &OwnUri, part: ReadPart) -> Vec<u8> {
     out.extend_from_slice(br#","mimeType":"#);
     out.extend_from_slice(&json::quoted(&mime));
     out.extend_from_slice(
-        format!(r#","_meta":{{"portcullis/range":{{"offset":{offset},"length":{length},"total":{total}{next}}}}},"{key}":"#)
-            .as_bytes(),
+        format!(
+            r#","_meta":{{"portcullis/range":{{"offset":{offset},"length":{length},"total":{total}{next}}}}},"{key}":"#
+        )
+        .as_bytes(),
     );
     match body {
         PartBody::Text(text) => out.extend_from_slice(&json::quoted(&text)),

@@ -56,7 +56,7 @@ impl Shaper {
         let caps = resolved.caller.caps(&resolved.entry.server)?;
         Some(Self {
             caps,
-            kind: Kind::Tool,
+            kind: Kind::of(resolved.call.params.method)?,
             links: resolved.client.knows_links(),
             paths: caps.blob_paths == PathsFor::All || resolved.caller.is_local(),
             entry: Arc::clone(&resolved.entry),
@@ -73,6 +73,7 @@ impl Shaper {
     }
 
     fn may_hold_base64(&self, gateway: &Gateway, response: &Response, bytes: usize) -> bool {
+        // What asks for input is no result yet.
         let marked = matches!(response.payload, Payload::Result(_))
             && response.outline().is_ok_and(|outline| outline.is_marked());
         marked && (self.mode() != BlobMode::Pass || can_be_over(bytes, &gateway.snapshot.load().settings().blob))

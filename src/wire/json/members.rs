@@ -31,6 +31,9 @@ pub struct Raw<'a>(&'a [u8]);
 #[derive(Clone, Debug, Default)]
 pub struct Outline {
     members: SmallVec<[Member; 6]>,
+    /// Some key in it may be one that carries a URI.
+    uris: bool,
+    /// Some key in it may be one that holds base64.
     marked: bool,
 }
 
@@ -165,7 +168,17 @@ fn object<'a>(
         members.push(Member { key: packed(&key.at), value: packed(&value), escaped: key.escaped });
         more = scanner.more()?;
     }
-    Ok(Outline { members, marked: scanner.take_mark() })
+    Ok(Outline { members, uris: scanner.has_uris(), marked: scanner.has_mark() })
+}
+
+/// Reads a key as it is spelled between its quotes.
+pub(super) fn decoded(spelled: &[u8], escaped: bool) -> Cow<'_, [u8]> {
+    if !escaped {
+        return Cow::Borrowed(spelled);
+    }
+    let quoted = [b"\"", spelled, b"\""].concat();
+    // A lone surrogate has no text; such a key equals none that is looked for, and is passed on as spelled.
+    serde_json::from_slice::<String>(&quoted).map_or(Cow::Borrowed(spelled), |key| Cow::Owned(key.into_bytes()))
 }
 
 /// Packs a place in a text that is known to be short enough.
@@ -268,55 +281,56 @@ impl Outline {
         self.members.is_empty()
     }
 
-    /// Says whether a key `blob` or `data` stands in the object, however deep: only then can it hold base64 that the
-    /// gateway looks at [LIM-2]. A key with an escape counts, and so may one that stands before the object.
+    /// Says whether some key of the text that was read with this object, at any depth, may be one that carries a URI:
+    /// `uri`, `resourceUri` and the like.
+    #[must_use]
+    pub const fn has_uris(&self) -> bool {
+        self.uris
+    }
+
+    /// Says whether some key of the text that was read with this object, at any depth, is `blob` or `data`: only then can it
+    /// hold base64 that the gateway looks at [LIM-2].
     #[must_use]
     pub const fn is_marked(&self) -> bool {
         self.marked
     }
 
-    /// Returns where the whole member `key` lies in `text`, from its key's quote to the end of its value.
-    ///
-    /// # Errors
-    /// [`JsonError::Duplicate`] if the key stands twice.
-    pub fn member_at(&self, text: &[u8], key: &'static str) -> Result<Option<Range<usize>>, JsonError> {
-        let value = self.at(text, key)?;
-        let found = value.and_then(|value| self.members.iter().find(|member| unpacked(member.value) == value));
-        Ok(found.map(Member::place))
-    }
-
-    /// Returns what must go with the whole member `key` so that an object remains: the member and one comma.
-    ///
-    /// # Errors
-    /// [`JsonError::Duplicate`] if the key stands twice.
-    pub fn removal_at(&self, text: &[u8], key: &'static str) -> Result<Option<Range<usize>>, JsonError> {
-        let Some(whole) = self.member_at(text, key)? else { return Ok(None) };
-        let next = self.members.iter().map(Member::place).find(|place| place.start >= whole.end);
-        let before = self.members.iter().map(Member::place).rfind(|place| place.end <= whole.start);
-        Ok(Some(match (next, before) {
-            (Some(next), _) => whole.start..next.start,
-            (None, Some(before)) => before.end..whole.end,
-            (None, None) => whole,
-        }))
+    /// Returns which parts of `text`, the text this outline is of, go when some members go, each with its comma. They do
+    /// not overlap.
+    pub fn without(&self, text: &[u8], goes: impl Fn(&[u8]) -> bool) -> SmallVec<[Range<usize>; 4]> {
+        let mut cuts = SmallVec::new();
+        let mut kept: Option<usize> = None;
+        let mut members = self.members.iter().peekable();
+        while let Some(member) = members.next() {
+            if !goes(&member.key(text)) {
+                kept = Some(member.place().end);
+                continue;
+            }
+            let start = member.place().start;
+            let mut end = member.place().end;
+            while let Some(next) = members.next_if(|next| goes(&next.key(text))) {
+                end = next.place().end;
+            }
+            cuts.push(match (members.peek(), kept) {
+                (Some(next), _) => start..next.place().start,
+                (None, Some(kept)) => kept..end,
+                (None, None) => start..end,
+            });
+        }
+        cuts
     }
 }
 
 // === impl Member ===
 
 impl Member {
-    /// From the key's opening quote to the end of the value.
-    fn place(&self) -> Range<usize> {
-        unpacked(self.key).start.saturating_sub(1)..unpacked(self.value).end
+    fn key<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
+        decoded(text.get(unpacked(self.key)).unwrap_or_default(), self.escaped)
     }
 
-    fn key<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
-        let spelled = text.get(unpacked(self.key)).unwrap_or_default();
-        if !self.escaped {
-            return Cow::Borrowed(spelled);
-        }
-        let quoted = [b"\"", spelled, b"\""].concat();
-        // A lone surrogate has no text; such a key equals none that is looked for, and is passed on as spelled.
-        serde_json::from_slice::<String>(&quoted).map_or(Cow::Borrowed(spelled), |key| Cow::Owned(key.into_bytes()))
+    /// From the key's opening quote to the value's end.
+    fn place(&self) -> Range<usize> {
+        unpacked(self.key).start.saturating_sub(1)..unpacked(self.value).end
     }
 
     fn is(&self, text: &[u8], key: &str) -> bool {
@@ -383,6 +397,11 @@ impl<'a> Members<'a> {
         out
     }
 
+    /// Returns which parts of the text go when some members go, each with its comma. They do not overlap.
+    pub fn without(&self, goes: impl Fn(&[u8]) -> bool) -> SmallVec<[Range<usize>; 4]> {
+        self.outline.without(self.text, goes)
+    }
+
     /// Walks the members in the order written; keys are decoded.
     pub fn iter(&self) -> impl Iterator<Item = (Cow<'_, [u8]>, Raw<'_>)> {
         self.outline.iter(self.text)
@@ -445,23 +464,39 @@ mod tests {
     }
 
     #[test]
-    fn members_are_removed_and_replaced_by_place() {
+    fn an_object_is_spelled_anew() {
         let whole = br#"{ "a":1 , "\u0062" : [2],"c":"x" }"#;
         let read = members(whole).unwrap();
         assert_eq!(read.rebuilt(&["b"], &[("n", b"0"), ("m", b"{}")]), br#"{"a":1,"n":0,"m":{},"c":"x"}"#);
         assert_eq!(read.rebuilt(&["z"], &[("n", b"0")]), br#"{"a":1,"\u0062" : [2],"c":"x","n":0}"#);
         assert_eq!(read.rebuilt(&["a", "b", "c"], &[]), b"{}");
-        for (key, rest) in [
-            ("a", r#"{ "\u0062" : [2],"c":"x" }"#),
-            ("b", r#"{ "a":1 , "c":"x" }"#),
-            ("c", r#"{ "a":1 , "\u0062" : [2] }"#),
+    }
+
+    #[test]
+    fn members_go_with_their_commas() {
+        for (goes, left) in [
+            ("", r#"{ "a":1 , "b" : [2] ,"c":"3" }"#),
+            ("a", r#"{ "b" : [2] ,"c":"3" }"#),
+            ("b", r#"{ "a":1 , "c":"3" }"#),
+            ("c", r#"{ "a":1 , "b" : [2] }"#),
+            ("ab", r#"{ "c":"3" }"#),
+            ("ac", r#"{ "b" : [2] }"#),
+            ("bc", r#"{ "a":1 }"#),
+            ("abc", "{  }"),
         ] {
-            let at = read.outline.removal_at(whole, key).unwrap().unwrap();
-            assert_eq!([&whole[..at.start], &whole[at.end..]].concat(), rest.as_bytes());
+            let mut text = r#"{ "a":1 , "b" : [2] ,"c":"3" }"#.to_owned();
+            let cuts = members(text.as_bytes()).unwrap().without(|key| goes.as_bytes().contains(&key[0]));
+            cuts.into_iter().rev().for_each(|cut| text.replace_range(cut, ""));
+            assert_eq!(text, left);
         }
-        let sole = br#"{"a":1}"#;
-        assert_eq!(members(sole).unwrap().outline.removal_at(sole, "a").unwrap().unwrap(), 1..6);
-        assert_eq!(read.outline.member_at(whole, "z"), Ok(None));
+    }
+
+    #[test]
+    fn keys_that_may_carry_uris_are_noticed_at_any_depth() {
+        let has = |text: &str| nested(text.as_bytes(), 64, |key| key == b"result").unwrap().1.unwrap().has_uris();
+        assert!(has(r#"{"result":{"a":[{"uri":"x"}]}}"#) && has(r#"{"result":{"ui/resourceUri":1}}"#));
+        assert!(has(r#"{"result":{"u\u0072i":"x"}}"#) && has(r#"{"result":{"uri":"x"}}"#));
+        assert!(!has(r#"{"result":{"text":"uri","i":[{"ur":1}]}}"#));
     }
 
     #[test]
