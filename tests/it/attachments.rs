@@ -44,6 +44,19 @@ async fn say(gateway: &Gateway, era: Era, who: &str, result: &Value) -> Value {
     answer.value()["result"].clone()
 }
 
+/// Reads a resource; returns the whole answer.
+async fn read(gateway: &Gateway, era: Era, who: &str, uri: &str) -> Value {
+    let client = Client::connect(era, gateway.addr, "/mcp", Some(who)).await;
+    client.read(uri).await.value()
+}
+
+/// Reads a part; returns its contents.
+async fn read_part(gateway: &Gateway, era: Era, who: &str, uri: &str, offset: usize, length: usize) -> Value {
+    let base = uri.split('?').next().unwrap();
+    let answer = read(gateway, era, who, &format!("{base}?offset={offset}&length={length}")).await;
+    answer["result"]["contents"][0].clone()
+}
+
 /// [LIM-3]: every mode on every transport, in both eras; nothing but the attachment changes.
 async fn every_mode(server: String, context: &str) {
     let gateway = gateway(server, "").await;
@@ -56,7 +69,9 @@ async fn every_mode(server: String, context: &str) {
     for era in ERAS {
         let context = format!("{context}, {era:?}");
         let passed = say(&gateway, era, "pass", &whole).await;
-        assert_eq!(passed["content"], whole["content"], "{context}");
+        let mut shown = whole["content"].clone();
+        shown[2]["resource"]["uri"] = json!("up+docs://report");
+        assert_eq!(passed["content"], shown, "{context}");
         let files = say(&gateway, era, "paths", &whole).await;
         let path = files["content"][0]["text"].as_str().unwrap();
         assert_eq!(std::fs::read(path).unwrap(), PNG, "{context}");
@@ -76,6 +91,18 @@ async fn every_mode(server: String, context: &str) {
             assert_eq!(types, ["resource_link", "text", "resource_link", "text"], "{context}, {who}");
             assert_eq!(links["content"][0]["size"], PNG.len(), "{context}");
             assert!(!links.to_string().contains(&encoded(PNG)), "{context}");
+            let uri = links["content"][0]["uri"].as_str().unwrap();
+            let read = read(&gateway, era, who, uri).await;
+            assert_eq!(read["result"]["contents"][0]["blob"], encoded(PNG), "{context}: {read}");
+            assert_eq!(read["result"]["contents"][0]["mimeType"], "image/png", "{context}");
+            let part = read_part(&gateway, era, who, uri, 3, 5).await;
+            assert_eq!(part["blob"], encoded(&PNG[3..8]), "{context}");
+            assert_eq!(part["_meta"]["portcullis/range"]["total"], PNG.len(), "{context}");
+            // Another principal, and nobody, read the same refusal.
+            let foreign = self::read(&gateway, era, "pass", uri).await;
+            let nothing = self::read(&gateway, era, who, &uri.replace("blob:///", "blob:///0")).await;
+            assert_eq!(foreign["error"]["code"], nothing["error"]["code"], "{context}: {foreign}");
+            assert_eq!(foreign["error"]["message"], nothing["error"]["message"], "{context}: {nothing}");
         }
     }
     gateway.terminate();
@@ -158,6 +185,25 @@ async fn each_principal_has_its_cap() {
             "{text}"
         );
         assert_eq!(short["content"][1]["type"], "resource_link");
+        let uri = short["content"][1]["uri"].as_str().unwrap();
+        let (mut joined, mut next) = (text.split("\n[cut").next().unwrap().to_owned(), Some(uri.to_owned()));
+        let mut parts = 0;
+        while let Some(uri) = next {
+            let answer = read(&gateway, era, "short", &uri).await;
+            let part = &answer["result"]["contents"][0];
+            let text = part["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+            // One read gives no more than a result may have.
+            assert!(text.chars().count() <= 400);
+            joined.push_str(text);
+            next = part["_meta"]["portcullis/range"]["next"].as_str().map(str::to_owned);
+            parts += 1;
+        }
+        assert!(joined == long && parts == 300, "{parts}");
+        for odd in ["offset=x", "offset=1&offset=2", "length=-1", "range=1"] {
+            let base = uri.split('?').next().unwrap();
+            let answer = read(&gateway, era, "short", &format!("{base}?{odd}")).await;
+            assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        }
         let dropped = say(&gateway, era, "dropped", &whole).await;
         assert_eq!(dropped["content"].as_array().unwrap().len(), 1);
         assert!(dropped["content"][0]["text"].as_str().unwrap().ends_with("; the rest was dropped]"));

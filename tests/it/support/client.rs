@@ -141,6 +141,13 @@ impl Client {
         Some(answer(wire, &head).await)
     }
 
+    /// Reads a resource.
+    pub(crate) async fn read(&self, uri: &str) -> Answer {
+        let members = format!(r#""uri":{}"#, quoted(uri));
+        let fields = self.fields("resources/read", Some(uri));
+        self.post(&fields, &self.body("\"r\"", "resources/read", "", &members)).await
+    }
+
     /// Lists the tools, as definitions.
     pub(crate) async fn list(&self) -> Vec<Value> {
         let mut tools = Vec::new();
