@@ -22,7 +22,11 @@ mod help;
 #[cfg(test)]
 mod ids;
 #[cfg(test)]
+mod leave;
+#[cfg(test)]
 mod lists;
+#[cfg(test)]
+mod manual;
 #[cfg(test)]
 mod reload;
 #[cfg(test)]
@@ -31,6 +35,8 @@ mod schema;
 mod start_stop;
 #[cfg(test)]
 mod stdio;
+#[cfg(test)]
+mod stdio_reload;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
