@@ -139,11 +139,7 @@ impl Local {
 
     async fn ask(&self, caller: &Identified, call: Call) -> Reply {
         let owner = Owner { key: OwnerKey::Principal(caller.principal().clone()), ended: None };
-        let client = ClientFacts {
-            version: STATELESS_LATEST,
-            info: Some(bridge::server_info()),
-            capabilities: Bytes::from_static(b"{}"),
-        };
+        let client = ClientFacts::new(STATELESS_LATEST, Some(bridge::server_info()), Bytes::from_static(b"{}"));
         let exchange = Exchange { endpoint: Endpoint::All, client, owner, call };
         self.gateway.call(caller.clone(), exchange).await
     }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ pub(super) struct Kept {
     downstream: DownstreamSettings,
     admin: Vec<SocketAddr>,
     log: LogSettings,
+    state_dir: Option<PathBuf>,
 }
 
 /// Whom this process serves: so much of a configuration is in force here.
@@ -77,7 +79,12 @@ pub(super) fn grants(settings: &GatewaySettings) -> BTreeMap<UpstreamName, usize
 
 impl Kept {
     pub(super) fn of(settings: &Settings) -> Self {
-        Self { downstream: settings.downstream.clone(), admin: settings.admin.clone(), log: settings.log.clone() }
+        Self {
+            downstream: settings.downstream.clone(),
+            admin: settings.admin.clone(),
+            log: settings.log.clone(),
+            state_dir: settings.state_dir.clone(),
+        }
     }
 
     /// Names what is otherwise in new settings, as the file spells it.
@@ -95,6 +102,7 @@ impl Kept {
             (self.admin != new.admin, "listen.admin and health"),
             (limits(one) != limits(two), "limits"),
             (self.log != new.log || one.access != two.access, "log"),
+            (self.state_dir != new.state_dir, "state.dir"),
         ];
         different.into_iter().filter_map(|(different, key)| different.then_some(key)).collect()
     }

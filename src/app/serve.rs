@@ -8,7 +8,7 @@ use tokio::signal::unix::Signal;
 
 use crate::codes::Code;
 use crate::gateway::Gateway;
-use crate::runtime::Tasks;
+use crate::runtime::{self, Tasks};
 use crate::upstream::Phase;
 
 use super::Bound;
@@ -57,6 +57,7 @@ impl Bound {
 
     /// Starts servers and listeners.
     pub fn start(&mut self) {
+        runtime::keep_guardian(&self.tasks);
         self.gateway.targets().start(|name| self.granted.get(name).copied().unwrap_or(0), &self.ready);
         if let Some((reloader, hangup)) = self.reloader.take().map(|reloader| *reloader) {
             self.tasks.spawn("reload the configuration", reloader.run(Some(hangup)));

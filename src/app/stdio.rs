@@ -22,7 +22,7 @@ use crate::exchange::Endpoint;
 use crate::gateway::{Gateway, GatewaySettings};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::Credential;
-use crate::runtime::{Drain, Ready, Tasks, orphaned};
+use crate::runtime::{self, Drain, Ready, State, Tasks, orphaned};
 use crate::upstream::TargetSet;
 
 use super::build::heard;
@@ -188,6 +188,7 @@ impl App {
         let mut hall = settings.gateway;
         Guest::hurry(&mut hall);
         let targets = Arc::new(TargetSet::new(&hall.servers, &tasks, &clock, base_env)?);
+        targets.keep_lists(State::open(settings.state_dir.as_deref()));
         let gateway = Gateway::new(hall, targets, &tasks, clock.clone())?;
         let downstream =
             Downstream::new(settings.downstream, Arc::clone(&gateway), tasks.clone(), drain.clone(), clock);
@@ -216,6 +217,7 @@ impl Piped {
         R: AsyncRead + Unpin + Send,
         W: AsyncWrite + Unpin + Send + 'static,
     {
+        runtime::keep_guardian(&self.tasks);
         // Only what this client can reach is started; nobody waits for readiness here.
         let granted: BTreeSet<UpstreamName> = {
             let snapshot = self.gateway.snapshot();

@@ -39,6 +39,9 @@ pub(super) enum Verb {
     /// Say why a tool is shown or hidden and by which line of which file, or what an error code means
     #[command(after_help = EXPLAIN)]
     Explain(Explain),
+    /// Ends what a gateway leaves behind; a gateway starts it
+    #[command(hide = true)]
+    Guardian,
     /// Take over the servers of a client's file, after trying each of them
     #[command(after_help = IMPORT)]
     Import(Import),
@@ -60,6 +63,28 @@ pub(super) enum Verb {
     /// Run a gateway on stdin and stdout, for a client that starts its servers
     #[command(after_help = STDIO)]
     Stdio(Stdio),
+}
+
+impl Verb {
+    /// Says whether it may start servers, so that a guardian is needed.
+    pub(super) const fn starts_servers(&self) -> bool {
+        match self {
+            Self::Call(_)
+            | Self::Explain(_)
+            | Self::Import(_)
+            | Self::Ls(_)
+            | Self::Names(_)
+            | Self::Serve(_)
+            | Self::Stdio(_) => true,
+            Self::Check(_)
+            | Self::Completions(_)
+            | Self::Connect(_)
+            | Self::DemoServer(_)
+            | Self::Guardian
+            | Self::Key(_)
+            | Self::Status(_) => false,
+        }
+    }
 }
 
 const CALL: &str = "Examples:

@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::codes::Code;
+use crate::runtime;
 
 use args::{Args, Verb};
 use output::say;
@@ -41,7 +42,18 @@ pub fn run() -> ExitCode {
         Ok(args) => args,
         Err(err) => return usage(&err).into(),
     };
-    let exit = match args.verb {
+    if args.verb.starts_servers()
+        && let Err(err) = runtime::start_guardian()
+    {
+        say(&format!("no guardian ({err}): if this process is killed, servers that it started may stay"));
+    }
+    let exit = run_verb(args.verb);
+    runtime::dismiss_guardian();
+    exit.unwrap_or_else(Trouble::told).into()
+}
+
+fn run_verb(verb: Verb) -> Result<Exit, Trouble> {
+    match verb {
         Verb::Call(call) => call::run(&call),
         Verb::Check(check) => check::run(&check),
         Verb::Completions(completions) => {
@@ -52,6 +64,10 @@ pub fn run() -> ExitCode {
         Verb::Connect(connect) => connect::run(&connect),
         Verb::DemoServer(server) => serve::demo_server(&server),
         Verb::Explain(explain) => explain::run(&explain),
+        Verb::Guardian => {
+            runtime::watch();
+            Ok(Exit::Ok)
+        }
         Verb::Import(import) => import::run(&import),
         Verb::Key(key) => key::run(&key),
         Verb::Ls(ls) => ls::run(&ls),
@@ -59,8 +75,7 @@ pub fn run() -> ExitCode {
         Verb::Serve(serve) => serve::run(&serve),
         Verb::Status(status) => status::run(&status),
         Verb::Stdio(stdio) => stdio::run(&stdio),
-    };
-    exit.unwrap_or_else(Trouble::told).into()
+    }
 }
 
 /// Shows what clap has to say: help and version are data, a mistake is talk with a code.

@@ -34,6 +34,7 @@ pub fn schema() -> Value {
                 "policy": table(policy(), &[], "What a principal may use of what its bundles grant."),
                 "principal": table(principal(), &[], "Somebody who calls."),
                 "server": server_table(),
+                "state": table(state(), &[], "What outlives the process."),
             }),
         );
     }
@@ -49,6 +50,7 @@ pub(super) fn root() -> Rows {
         ("mcp_bundles", named("bundle", "Bundles by name; the only way from a principal to a server.")),
         ("policies", named("policy", "Policies by name; others may stand in policies/NAME.toml beside the file.")),
         ("principals", named("principal", "Principals by name; 'local' is whoever calls without a key.")),
+        ("state", reference("state")),
     ]
 }
 
@@ -105,6 +107,16 @@ pub(super) fn log() -> Rows {
         ("format", choice(&["json", "text"], None, "How lines look; by default text on a terminal, else json.")),
         ("level", with(text("A level, or directives as info,portcullis::upstream=debug."), "default", "info")),
     ]
+}
+
+pub(super) fn state() -> Rows {
+    vec![(
+        "dir",
+        text(
+            "The private folder for it; by default $PORTCULLIS_STATE_DIR, $XDG_STATE_HOME/portcullis or \
+             ~/.local/state/portcullis.",
+        ),
+    )]
 }
 
 pub(super) fn mcp() -> Rows {

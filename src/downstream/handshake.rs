@@ -106,9 +106,7 @@ fn facts(params: Option<&Params>) -> Result<ClientFacts, String> {
     let requested = get("protocolVersion")?.and_then(json::text);
     // Copied, so that a session does not hold the whole request.
     let own = |value: Raw<'_>| value.is_object().then(|| Bytes::copy_from_slice(value.get()));
-    Ok(ClientFacts {
-        version: ProtocolVersion::negotiate(requested.as_deref()),
-        info: get("clientInfo")?.and_then(own),
-        capabilities: get("capabilities")?.and_then(own).unwrap_or(Bytes::from_static(b"{}")),
-    })
+    let version = ProtocolVersion::negotiate(requested.as_deref());
+    let capabilities = get("capabilities")?.and_then(own).unwrap_or(Bytes::from_static(b"{}"));
+    Ok(ClientFacts::new(version, get("clientInfo")?.and_then(own), capabilities))
 }

@@ -126,7 +126,7 @@ impl<H: Handler> Door<H> {
         if self.drain.is_draining() {
             return Err(Fault::Draining.into());
         }
-        let client = ClientFacts { version, info: meta.client_info.clone(), capabilities: capabilities.clone() };
+        let client = ClientFacts::new(version, meta.client_info.clone(), capabilities.clone());
         let (principal, id) = (visit.principal.clone(), Some(request.id.clone()));
         let asker = Asker { era: Era::Stateless, id, principal, method: method.spec().name, log, capabilities };
         let call = call_of(visit, method, request, meta, mirror)?;

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::id::{PrincipalId, UpstreamName};
 use crate::wire::jsonrpc::Request;
-use crate::wire::mcp::{CallParams, HeaderParam, ProtocolVersion, RequestMeta};
+use crate::wire::mcp::{CallParams, Features, HeaderParam, ProtocolVersion, RequestMeta};
 
 /// What a path names [NAM-5].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +41,8 @@ pub struct ClientFacts {
     pub info: Option<Bytes>,
     /// Its declared capabilities, a raw object.
     pub capabilities: Bytes,
+    /// What it can be asked by them.
+    pub features: Features,
 }
 
 /// Who owns server-side state: a legacy client session, or for stateless clients the principal (design §12a).
@@ -150,4 +152,15 @@ pub struct UpstreamCall {
     pub principal: PrincipalId,
     /// The server's own `requestState` as JSON text, opened from the sealed one.
     pub request_state: Option<Bytes>,
+}
+
+// === impl ClientFacts ===
+
+impl ClientFacts {
+    /// Takes what a client of `version` says of itself.
+    #[must_use]
+    pub fn new(version: ProtocolVersion, info: Option<Bytes>, capabilities: Bytes) -> Self {
+        let features = Features::read(&capabilities, version);
+        Self { version, info, capabilities, features }
+    }
 }

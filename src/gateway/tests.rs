@@ -30,11 +30,7 @@ type Rules = (Vec<usize>, Option<Vec<String>>, Vec<String>, bool);
 
 /// A client of each era.
 fn clients() -> [ClientFacts; 2] {
-    [LEGACY_LATEST, STATELESS_LATEST].map(|version| ClientFacts {
-        version,
-        info: None,
-        capabilities: Bytes::from_static(b"{}"),
-    })
+    [LEGACY_LATEST, STATELESS_LATEST].map(|version| ClientFacts::new(version, None, Bytes::from_static(b"{}")))
 }
 
 fn exchange(endpoint: Endpoint, client: &ClientFacts, call: Call) -> Exchange {

@@ -3,16 +3,20 @@
 //! Not for: sockets or protocol.
 
 mod drain;
+mod guardian;
 mod hush;
 mod process;
 mod ready;
+mod state;
 mod stop;
 mod task;
 
 pub use drain::{Drain, DrainGuard};
+pub use guardian::{GUARDIAN_VERB, Guarded, dismiss_guardian, guard, keep_guardian, start_guardian, watch};
 pub use hush::{Hushable, hushed};
 pub use process::{orphaned, take_stdout};
 pub use ready::{Ready, ReadyLatch};
+pub use state::{State, write_atomically};
 pub use stop::Stop;
 pub use task::Tasks;
 

@@ -222,7 +222,7 @@ mod tests {
         NewSession {
             principal: PrincipalId::new(principal),
             endpoint: Endpoint::All,
-            client: ClientFacts { version, info: None, capabilities: Bytes::from_static(b"{}") },
+            client: ClientFacts::new(version, None, Bytes::from_static(b"{}")),
             told: Told::default(),
         }
     }

@@ -22,11 +22,15 @@ mod help;
 #[cfg(test)]
 mod ids;
 #[cfg(test)]
+mod kept;
+#[cfg(test)]
 mod leave;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
 mod manual;
+#[cfg(test)]
+mod orphans;
 #[cfg(test)]
 mod reload;
 #[cfg(test)]

@@ -405,6 +405,8 @@ fn shell(line: &str, place: &Path, env: &[(&str, &str)]) -> Process {
     let binary = Path::new(env!("CARGO_BIN_EXE_portcullis")).parent().unwrap();
     let inherited = portcullis::config::process_env("PATH").unwrap_or_default();
     let path = format!("{}:{}:{}", place.display(), binary.display(), inherited);
+    // The machine's own state folder is left alone.
+    shell.env("PORTCULLIS_STATE_DIR", place.join("state"));
     shell.args(["-euc", line]).current_dir(place).env("PATH", path).envs(env.iter().copied()).kill_on_drop(true);
     shell.stdin(std::process::Stdio::null());
     shell.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
@@ -462,7 +464,7 @@ async fn the_desktop_s_commands_run() {
     let before = r#"{"mcpServers": {"files": {"command": "npx", "args": ["-y", "a-server"]}}}"#;
     std::fs::write(&config, before).unwrap();
     let home = place.at("");
-    let env = [("HOME", home.as_str()), ("XDG_CONFIG_HOME", ""), ("XDG_STATE_HOME", ""), ("PORTCULLIS_STATE_DIR", "")];
+    let env = [("HOME", home.as_str()), ("XDG_CONFIG_HOME", "")];
     let import = types(&written("README.md", "portcullis import"), &place.0, &env).await.code(0);
     assert!(import.stderr.contains("npx"), "each command is shown: {import:?}");
     types("portcullis check", &place.0, &env).await.code(0);

@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
+use crate::runtime::{self, Guarded};
 use crate::upstream::link::StartError;
 use crate::upstream::{ServerSettings, Transport};
 
@@ -36,9 +37,9 @@ pub(super) struct Pipes {
     pub(super) stderr: ChildStderr,
 }
 
-/// A process group that is killed when this is dropped.
+/// A process group that is killed when this is dropped; the guardian knows it.
 #[derive(Debug)]
-struct Group(Option<Pid>);
+struct Group(Option<(Pid, Guarded)>);
 
 /// A child and its group, before somebody watches them.
 #[derive(Debug)]
@@ -96,7 +97,8 @@ pub(super) async fn spawn(
         };
         failed(words)
     })?;
-    let group = Group(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw));
+    let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    let group = Group(id.map(|id| (id, runtime::guard(id))));
     let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(failed("cannot start: it has no pipes".to_owned()));
@@ -108,8 +110,8 @@ pub(super) async fn spawn(
 
 impl Group {
     fn signal(&self, signal: Signal) {
-        if let Some(group) = self.0
-            && let Err(err) = kill_process_group(group, signal)
+        if let Some((group, _)) = &self.0
+            && let Err(err) = kill_process_group(*group, signal)
         {
             // Nobody is left, as a rule.
             tracing::trace!(%err, "a process group could not be signalled");

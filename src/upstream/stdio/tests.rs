@@ -141,11 +141,7 @@ fn call_raw(text: String) -> Outgoing {
         original: Arc::from("t"),
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
-        client: ClientFacts {
-            version: ProtocolVersion::V2025_11_25,
-            info: None,
-            capabilities: Bytes::from_static(b"{}"),
-        },
+        client: ClientFacts::new(ProtocolVersion::V2025_11_25, None, Bytes::from_static(b"{}")),
         owner: Owner { key: OwnerKey::Principal(principal.clone()), ended: None },
         principal,
         request_state: None,

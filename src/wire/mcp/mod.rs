@@ -2,12 +2,14 @@
 //!
 //! Not for: carrying payloads as types. Only what is routed on, checked or rewritten is read.
 
+mod features;
 mod header;
 mod meta;
 mod method;
 mod tool;
 mod version;
 
+pub use features::{Feature, Features};
 pub use header::{HeaderError, decode_value, encode_value, name};
 pub use meta::{
     CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, MetaError, PROGRESS_TOKEN_KEY, RESERVED_PREFIX, RequestMeta,

@@ -1,0 +1,211 @@
+//! The guardian: a small process that ends what the gateway leaves behind, also after `kill -9` [TRN-4].
+//!
+//! Two halves: [`watch`] is the guardian's whole life; the rest is the gateway's side of the pipe. Not for: ending children
+//! in order (`upstream::stdio`). Invariants: the guardian holds one pipe and nothing else, and starts nothing; it has a
+//! session of its own, so that no signal for the gateway's group reaches it; one that dies is replaced by one that
+//! knows as much.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::process::{Pid, Signal, kill_process_group, setsid, test_kill_process_group};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Tasks;
+
+/// The hidden verb that makes this binary a guardian.
+pub const GUARDIAN_VERB: &str = "guardian";
+
+/// How long a group has between TERM and KILL, and how often it is looked for.
+const TERM_GRACE: Duration = Duration::from_secs(2);
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// The guardian of this process; there is at most one, as there is one process.
+static GUARDIAN: Mutex<Option<Guardian>> = Mutex::new(None);
+
+#[derive(Debug)]
+struct Guardian {
+    child: Child,
+    pipe: ChildStdin,
+    groups: BTreeSet<i32>,
+}
+
+/// A process group that the guardian knows; dropped when the group has ended.
+#[derive(Debug)]
+pub struct Guarded(Pid);
+
+// --- the guardian ---
+
+/// Lives as a guardian: learns groups from standard input, and ends those that are left when it ends.
+pub fn watch() {
+    // Whoever leads a group already is out of reach of the gateway's signals too.
+    let _own = setsid().is_ok();
+    end(&read_groups(io::stdin().lock()));
+}
+
+/// Reads `+GROUP` and `-GROUP` lines to the end of the pipe; returns what is left.
+fn read_groups(mut pipe: impl io::BufRead) -> BTreeSet<i32> {
+    let mut groups = BTreeSet::new();
+    let mut line = String::new();
+    while pipe.read_line(&mut line).is_ok_and(|read| read > 0) {
+        let text = line.trim_end();
+        if let Some(group) = text.strip_prefix('+').and_then(|text| text.parse().ok()) {
+            groups.insert(group);
+        } else if let Some(group) = text.strip_prefix('-').and_then(|text| text.parse::<i32>().ok()) {
+            groups.remove(&group);
+        }
+        line.clear();
+    }
+    groups
+}
+
+/// Asks every group to end, then makes it.
+fn end(groups: &BTreeSet<i32>) {
+    // Group 1 and below would be others', or everybody.
+    let groups: Vec<Pid> =
+        groups.iter().filter(|group| **group > 1).filter_map(|group| Pid::from_raw(*group)).collect();
+    let signal = |signal| groups.iter().filter(|group| kill_process_group(**group, signal).is_ok()).count();
+    signal(Signal::TERM);
+    let mut waited = Duration::ZERO;
+    while waited < TERM_GRACE && groups.iter().any(|group| test_kill_process_group(*group).is_ok()) {
+        #[expect(clippy::disallowed_methods, reason = "a process with one thread, which has nothing else to do")]
+        std::thread::sleep(LOOK_PAUSE);
+        waited += LOOK_PAUSE;
+    }
+    signal(Signal::KILL);
+}
+
+// --- the gateway's side ---
+
+/// Starts the guardian; to be called before the process has threads or children.
+///
+/// # Errors
+/// The operating system refuses the process. Then nothing is guarded.
+pub fn start_guardian() -> io::Result<()> {
+    let guardian = Guardian::start(BTreeSet::new())?;
+    *held() = Some(guardian);
+    Ok(())
+}
+
+/// Replaces the guardian when it has died; needs a runtime. Does nothing where none was started.
+pub fn keep_guardian(tasks: &Tasks) {
+    if held().is_none() {
+        return;
+    }
+    let Ok(mut children) = signal(SignalKind::child()) else { return };
+    tasks.spawn("keep the guardian", async move {
+        while children.recv().await.is_some() {
+            if let Some(guardian) = held().as_mut() {
+                guardian.revive();
+            }
+        }
+    });
+}
+
+/// Lets the guardian go: the process is about to end. Waits for it where it has nothing left to do.
+pub fn dismiss_guardian() {
+    let Some(Guardian { mut child, pipe, groups }) = held().take() else { return };
+    drop(pipe);
+    if groups.is_empty() {
+        // It ends with the pipe; if not, the end of this process leaves it to the system.
+        let _ended = child.wait().is_ok();
+    }
+}
+
+/// Has the guardian end this group, should the process die before the guard is dropped.
+#[must_use]
+pub fn guard(group: Pid) -> Guarded {
+    if let Some(guardian) = held().as_mut() {
+        let number = group.as_raw_nonzero().get();
+        guardian.groups.insert(number);
+        guardian.tell(&format!("+{number}\n"));
+    }
+    Guarded(group)
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        if let Some(guardian) = held().as_mut() {
+            let number = self.0.as_raw_nonzero().get();
+            guardian.groups.remove(&number);
+            guardian.tell(&format!("-{number}\n"));
+        }
+    }
+}
+
+fn held() -> MutexGuard<'static, Option<Guardian>> {
+    GUARDIAN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// === impl Guardian ===
+
+impl Guardian {
+    fn start(groups: BTreeSet<i32>) -> io::Result<Self> {
+        let mut child = Command::new(this_program()?)
+            .arg0(env!("CARGO_PKG_NAME"))
+            .arg(GUARDIAN_VERB)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let pipe = child.stdin.take().ok_or_else(|| io::Error::other("no pipe"))?;
+        // One that does not read must not hold the gateway up.
+        fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
+        let mut guardian = Self { child, pipe, groups };
+        let known: String = guardian.groups.iter().map(|group| format!("+{group}\n")).collect();
+        guardian.pipe.write_all(known.as_bytes())?;
+        Ok(guardian)
+    }
+
+    /// Writes a line, which a pipe takes whole or not at all.
+    fn tell(&mut self, line: &str) {
+        match self.pipe.write_all(line.as_bytes()) {
+            Err(err) if err.kind() == io::ErrorKind::BrokenPipe => self.revive(),
+            Err(err) => {
+                tracing::warn!(%err, "the guardian does not listen: should the gateway be killed, children may stay")
+            }
+            Ok(()) => {}
+        }
+    }
+
+    /// Puts another one in the place of one that has died.
+    fn revive(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        match Self::start(std::mem::take(&mut self.groups)) {
+            Ok(other) => {
+                tracing::warn!("the guardian had died; another one is in its place");
+                *self = other;
+            }
+            Err(err) => {
+                tracing::error!(%err, "the guardian has died and cannot be replaced: should the gateway be killed, children stay")
+            }
+        }
+    }
+}
+
+/// What is started is what runs, whatever lies at its path by now.
+fn this_program() -> io::Result<PathBuf> {
+    if cfg!(target_os = "linux") { Ok(PathBuf::from("/proc/self/exe")) } else { std::env::current_exe() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_groups;
+
+    /// [TRN-4]: what was taken back is not ended, and no line can name everybody.
+    #[test]
+    fn the_groups_that_are_left_are_those_not_taken_back() {
+        let left = read_groups(&b"+12\n+13\n-12\nnonsense\n-99\n+14"[..]);
+        assert_eq!(left.into_iter().collect::<Vec<_>>(), [13, 14]);
+    }
+}
