@@ -117,10 +117,16 @@ pub struct Decoder {
     after_cr: bool,
     unfinished: Unfinished,
     block: Block,
-    /// A block over the limit does not end the stream.
-    skips: bool,
-    skipping: Option<Skipping>,
+    oversize: Oversize,
     failed: Option<DecodeError>,
+}
+
+/// What a block over the limit does.
+enum Oversize {
+    /// It ends the stream.
+    Ends,
+    /// It is skipped; perhaps one is at this moment.
+    Skipped(Option<Skipping>),
 }
 
 /// What the current chunk's predecessors hold of the current line.
@@ -175,8 +181,7 @@ impl Decoder {
             after_cr: false,
             unfinished: Unfinished::Nothing,
             block: Block::default(),
-            skips: false,
-            skipping: None,
+            oversize: Oversize::Ends,
             failed: None,
         }
     }
@@ -184,7 +189,7 @@ impl Decoder {
     /// Creates one that goes on after a block over the limit: of it only the ends are kept. After four limits without an
     /// end it gives up [LIM-1].
     pub fn skipping(limits: Limits) -> Self {
-        Self { skips: true, ..Self::new(limits) }
+        Self { oversize: Oversize::Skipped(None), ..Self::new(limits) }
     }
 
     /// Takes the next chunk of the stream, of any size; it is read by [`next_event`](Self::next_event).
@@ -243,14 +248,14 @@ impl Decoder {
             cost::scan(consumed);
             self.position = start + consumed;
             self.after_cr = terminator == Some(b'\r');
-            if self.skipping.is_some() {
+            if matches!(self.oversize, Oversize::Skipped(Some(_))) {
                 if let Some(event) = self.skip(start, start + length, terminator.is_some())? {
                     return Ok(Some(event));
                 }
                 continue;
             }
             match self.charge(consumed) {
-                Err(_) if self.skips => {
+                Err(_) if matches!(self.oversize, Oversize::Skipped(None)) => {
                     if let Some(event) = self.begin_skip(start, start + length, terminator.is_some()) {
                         return Ok(Some(event));
                     }
@@ -305,21 +310,22 @@ impl Decoder {
         if over {
             return Some(self.skipped(skipping));
         }
-        self.skipping = Some(skipping);
+        self.oversize = Oversize::Skipped(Some(skipping));
         None
     }
 
     fn skip(&mut self, start: usize, end: usize, line_ends: bool) -> Result<Option<Event>, DecodeError> {
         let part = self.chunk.get(start..end).unwrap_or_default();
         let limit = self.limits.event_bytes_max;
-        let Some(mut skipping) = self.skipping.take() else { return Ok(None) };
+        let Oversize::Skipped(skipping) = &mut self.oversize else { return Ok(None) };
+        let Some(mut skipping) = skipping.take() else { return Ok(None) };
         if skipping.take(part, line_ends) {
             return Ok(Some(self.skipped(skipping)));
         }
         if skipping.is_hopeless(limit) {
             return Err(DecodeError::EventTooLarge { limit });
         }
-        self.skipping = Some(skipping);
+        self.oversize = Oversize::Skipped(Some(skipping));
         Ok(None)
     }
 
@@ -373,7 +379,7 @@ impl Decoder {
         self.position = 0;
         self.unfinished = Unfinished::Nothing;
         self.block = Block::default();
-        self.skipping = None;
+        self.oversize = Oversize::Ends;
         self.failed = Some(error);
         error
     }
