@@ -38,6 +38,8 @@ mod start_stop;
 #[cfg(test)]
 mod stdio;
 #[cfg(test)]
+mod subscriptions;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod tls_down;
