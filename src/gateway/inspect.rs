@@ -155,7 +155,7 @@ fn told(event: Event, inspection: Option<&Inspection>) -> Event {
     match event {
         Event::Log(raw) => Event::Log(shaper.notification(raw)),
         Event::Progress(raw) => Event::Progress(shaper.notification(raw)),
-        other @ (Event::Done(_) | Event::Changed(_)) => other,
+        other @ (Event::Changed(_) | Event::Done(_) | Event::Watch(_)) => other,
     }
 }
 
