@@ -19,14 +19,18 @@ pub(super) const SERVER: &[&str] = &[
     "env",
     "era",
     "headers",
+    "idle_stop_secs",
     "inherit_env",
     "inspect",
+    "isolation",
+    "max_processes",
     "max_response_bytes",
     "name",
     "on_down",
     "probe_timeout_secs",
     "protocol",
     "required",
+    "show_stderr",
     "start_timeout_secs",
     "tls_ca_cert_path",
     "tool_max_secs",
@@ -34,18 +38,8 @@ pub(super) const SERVER: &[&str] = &[
     "transport",
     "url",
 ];
-pub(super) const SERVER_LATER: &[&str] = &[
-    "allow_config_exposure",
-    "annotations",
-    "blobs",
-    "isolation",
-    "overrides",
-    "pinned_resources",
-    "sandbox",
-    "show_stderr",
-    "trust",
-    "world",
-];
+pub(super) const SERVER_LATER: &[&str] =
+    &["allow_config_exposure", "annotations", "blobs", "overrides", "pinned_resources", "sandbox", "trust", "world"];
 
 pub(super) const BUNDLE: &[&str] = &["exclude", "servers"];
 
@@ -112,6 +106,7 @@ pub(super) const EXPECT_LATER: &[&str] = &["annotations"];
 pub(super) const LIMITS: &[&str] = &[
     "connections",
     "keep_alive_secs",
+    "processes_per_principal",
     "request_body_bytes",
     "session_idle_secs",
     "sessions",

@@ -132,7 +132,8 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> Read {
     let listen = root.table("listen");
     let mut downstream = DownstreamSettings::default();
     let admin = listener::listen(listen.as_ref(), expander.base, &mut downstream);
-    listener::limits(root.table("limits").as_ref(), &mut downstream);
+    let limits = root.table("limits");
+    listener::limits(limits.as_ref(), &mut downstream);
     let log = listener::log(root.table("log").as_ref(), &mut downstream);
 
     let state_dir = state::folder(root.table("state").as_ref(), expander);
@@ -166,6 +167,7 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> Read {
         principals: principals.list,
         name_budget: mcp.name_budget.unwrap_or(GatewaySettings::NAME_BUDGET),
         first_list_wait: mcp.first_list_wait.unwrap_or(GatewaySettings::FIRST_LIST_WAIT),
+        processes_per_principal: listener::processes(limits.as_ref()),
         list_page_bytes: GatewaySettings::LIST_PAGE_BYTES,
     };
     let settings = Settings { gateway, downstream, admin, log, state_dir, disabled: servers.disabled };

@@ -44,6 +44,7 @@ impl Gateway {
         tasks: &Tasks,
         clock: Clock,
     ) -> Result<Arc<Self>, SealError> {
+        targets.bound_processes(settings.processes_per_principal);
         let news = targets.news();
         let snapshot = ArcSwap::from_pointee(Snapshot::build(Arc::new(settings), targets, 0, 0));
         let seal = Seal::new()?;

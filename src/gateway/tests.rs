@@ -21,7 +21,7 @@ use crate::identity::{ApiKeyHash, Credential, KeyRing};
 use crate::policy::{Pattern, Profile};
 use crate::runtime::Tasks;
 use crate::secret::Secret;
-use crate::upstream::fake;
+use crate::upstream::{TargetSet, fake};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
 use crate::wire::mcp::{CallParams, LEGACY_LATEST, RequestMeta, STATELESS_LATEST};
 
@@ -91,6 +91,7 @@ fn settings(names: &[UpstreamName], rules: &[Rules]) -> GatewaySettings {
         principals,
         name_budget: 64,
         first_list_wait: Duration::from_secs(30),
+        processes_per_principal: TargetSet::PROCESSES_PER_PRINCIPAL,
         list_page_bytes: GatewaySettings::LIST_PAGE_BYTES,
     }
 }

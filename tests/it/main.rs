@@ -28,6 +28,8 @@ mod lists;
 #[cfg(test)]
 mod orphans;
 #[cfg(test)]
+mod pool;
+#[cfg(test)]
 mod reload;
 #[cfg(test)]
 mod schema;
