@@ -88,7 +88,7 @@ fn addresses(settings: &DownstreamSettings) -> Value {
 
 pub(super) fn limits() -> Rows {
     let door = DownstreamSettings::default();
-    let (alive, idle) = (door.keep_alive.as_secs(), door.session_idle.as_secs());
+    let (alive, idle, kept) = (door.keep_alive.as_secs(), door.session_idle.as_secs(), door.replay.time.as_secs());
     let count = |most: u64, default: usize, words| number(1, most, json!(default), words);
     vec![
         ("connections", count(1_000_000, door.connections_max, "The most client connections at once.")),
@@ -102,6 +102,23 @@ pub(super) fn limits() -> Rows {
             ),
         ),
         ("request_body_bytes", count(1 << 32, door.body_bytes_max, "The largest request body.")),
+        (
+            "resume_bytes_per_session",
+            count(
+                1 << 30,
+                door.replay.session_bytes,
+                "The most bytes kept of a session's calls for a lost connection.",
+            ),
+        ),
+        (
+            "resume_bytes_per_stream",
+            count(
+                1 << 30,
+                door.replay.stream_bytes,
+                "The most bytes kept of one call; a larger answer becomes an error.",
+            ),
+        ),
+        ("resume_secs", number(1, 3_600, json!(kept), "How long they are kept once the call is over.")),
         ("session_idle_secs", number(1, 604_800, json!(idle), "How long a session may be idle.")),
         ("sessions", count(1_000_000, door.sessions_max, "The most sessions in all.")),
         (
