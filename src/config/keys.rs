@@ -23,12 +23,14 @@ pub(super) const SERVER: &[&str] = &[
     "inherit_env",
     "inspect",
     "isolation",
+    "max_concurrent_calls",
     "max_processes",
     "max_response_bytes",
     "name",
     "on_down",
     "probe_timeout_secs",
     "protocol",
+    "rate",
     "required",
     "show_stderr",
     "start_timeout_secs",
@@ -49,8 +51,16 @@ pub(super) const PRINCIPAL_LATER: &[&str] =
 
 pub(super) const API_KEY: &[&str] = &["sha256"];
 
-pub(super) const POLICY: &[&str] =
-    &["allowed_tools", "auto_admit_mcp_tools", "deny_all_tools", "excluded_tools", "expect"];
+pub(super) const POLICY: &[&str] = &[
+    "allowed_tools",
+    "auto_admit_mcp_tools",
+    "deny_all_tools",
+    "excluded_tools",
+    "expect",
+    "max_concurrent_calls",
+    "max_queued_calls",
+    "rate",
+];
 pub(super) const POLICY_LATER: &[&str] = &[
     "allow",
     "allowed_prompts",
@@ -75,8 +85,6 @@ pub(super) const POLICY_LATER: &[&str] = &[
     "leak_guard",
     "mark_untrusted",
     "max_calls",
-    "max_concurrent_calls",
-    "max_queued_calls",
     "max_queued_tasks",
     "max_result_chars",
     "max_running_tasks",
@@ -104,9 +112,11 @@ pub(super) const EXPECT: &[&str] = &["tool", "visible"];
 pub(super) const EXPECT_LATER: &[&str] = &["annotations"];
 
 pub(super) const LIMITS: &[&str] = &[
+    "concurrency",
     "connections",
     "keep_alive_secs",
     "processes_per_principal",
+    "rates",
     "request_body_bytes",
     "resume_bytes_per_session",
     "resume_bytes_per_stream",
@@ -115,7 +125,8 @@ pub(super) const LIMITS: &[&str] = &[
     "sessions",
     "sessions_per_principal",
 ];
-pub(super) const LIMITS_LATER: &[&str] = &["concurrency", "rates"];
+pub(super) const CONCURRENCY: &[&str] = &["principal", "queued", "server", "tool"];
+pub(super) const RATES: &[&str] = &["principal", "server", "tool"];
 
 pub(super) const LOG: &[&str] = &["access", "format", "level"];
 
@@ -130,6 +141,8 @@ const TABLES: &[(&str, &[&str])] = &[
     ("[principals.NAME]", PRINCIPAL),
     ("[policies.NAME]", POLICY),
     ("[limits]", LIMITS),
+    ("[limits.concurrency]", CONCURRENCY),
+    ("[limits.rates]", RATES),
     ("[log]", LOG),
     ("[state]", STATE),
 ];

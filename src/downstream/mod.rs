@@ -12,6 +12,7 @@ mod handshake;
 mod legacy;
 mod origin;
 mod post;
+mod refused;
 mod respond;
 mod resume;
 mod router;

@@ -36,6 +36,12 @@ pub trait Handler: Send + Sync + 'static {
     /// A [`Reject`] of kind `Unauthenticated` or `NotMapped`.
     fn identify(&self, credential: &Credential) -> Result<Self::Caller, Reject>;
 
+    /// Counts a request, before its body is read or its text is looked at [LIM-5].
+    ///
+    /// # Errors
+    /// A [`Reject`] of kind `Busy`: this principal has asked too often.
+    fn admit(&self, caller: &Self::Caller) -> Result<(), Reject>;
+
     /// Handles one exchange. The future resolves when the first thing for the client is known.
     ///
     /// # Cancel safety

@@ -376,7 +376,7 @@ async fn an_idle_process_makes_room_and_a_busy_one_does_not() {
     assert_eq!(yard.open().len(), 2);
     let reject = yard.held(&call("cid")).await.unwrap_err();
     assert_eq!(&*reject.public, "server 'up': all 2 processes of it are in use (max_processes)");
-    assert_eq!(reject.kind, RejectKind::Limit);
+    assert_eq!((reject.kind, reject.code()), (RejectKind::Busy, crate::codes::Code::TooManyCalls));
     drop(ann);
     let cid = yard.held(&call("cid")).await.unwrap();
     assert_eq!(yard.open().len(), 2, "ann's made room");

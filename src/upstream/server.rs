@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::codes::Code;
-use crate::exchange::{Reject, RejectKind, Reply, UpstreamCall};
+use crate::exchange::{ReasonCode, Reject, RejectKind, Reply, Source, UpstreamCall};
 use crate::id::UpstreamName;
 use crate::policy::Permitted;
 use crate::runtime::{ReadyLatch, Tasks};
@@ -432,7 +432,10 @@ impl Server {
     pub(super) fn down(&self, err: &StartError) -> Reject {
         let name = self.name();
         let reject = match err {
-            StartError::Full(full) => Reject::upstream(RejectKind::Limit, format!("server '{name}': {full}"), ""),
+            StartError::Full(full) => {
+                let words = format!("server '{name}': {full}");
+                Reject { source: Source::Gateway, ..Reject::client(RejectKind::Busy, words, ReasonCode::TooManyCalls) }
+            }
             StartError::Era(..) | StartError::Failed(_) => {
                 let cause = err.to_string();
                 let shown = cause.strip_prefix(&format!("server '{name}' ")).unwrap_or(&cause);

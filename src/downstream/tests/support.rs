@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -15,7 +16,7 @@ use crate::clock::Clock;
 use crate::downstream::{Downstream, DownstreamSettings};
 use crate::exchange::{
     Answer, Call, Caller, Discovery, Endpoint, Event, Exchange, Handler, OwnerKey, ReasonCode, Reject, RejectKind,
-    Reply, ToolsPage, Unseen,
+    Reply, Retry, ToolsPage, Unseen,
 };
 use crate::id::PrincipalId;
 use crate::identity::Credential;
@@ -116,6 +117,15 @@ impl Handler for Hall {
         }
     }
 
+    /// Who is called `busy` has asked too often.
+    fn admit(&self, caller: &Guest) -> Result<(), Reject> {
+        if caller.0.as_str() != "busy" {
+            return Ok(());
+        }
+        let reject = Reject::client(RejectKind::Busy, "Too often", ReasonCode::RateLimited);
+        Err(Reject { retry: Retry::After(Duration::from_millis(2_500)), ..reject })
+    }
+
     fn call(self: &Arc<Self>, _: Guest, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
         let hall = Arc::clone(self);
         async move {
@@ -148,6 +158,11 @@ impl Handler for Hall {
     }
 }
 
+fn no_room() -> Reject {
+    let reject = Reject::client(RejectKind::Busy, "No room", ReasonCode::TooManyCalls);
+    Reject { retry: Retry::After(Duration::from_secs(1)), ..reject }
+}
+
 impl Hall {
     async fn play(&self, name: &str, changes: broadcast::Receiver<()>) -> Reply {
         if let Some((_, kind, ..)) = KINDS.iter().find(|(kind, ..)| *kind == name) {
@@ -162,6 +177,7 @@ impl Hall {
             "listen" => Reply::events(Box::pin(futures_util::stream::unfold(changes, |mut changes| async move {
                 changes.recv().await.ok().map(|()| (Event::ToolsChanged, changes))
             }))),
+            "no-room" => Reply::once(Err(no_room())),
             "hang" => std::future::pending().await,
             "panic" => panic!("a tool that panics the hall"),
             "pretty" => {
