@@ -175,7 +175,7 @@ impl Watched {
         };
         match event {
             Event::Done(_) => self.events = None,
-            Event::Log(_) | Event::Progress(_) | Event::ToolsChanged => self.timer.extend(&self.limits),
+            Event::Log(_) | Event::Progress(_) | Event::Changed(_) => self.timer.extend(&self.limits),
         }
         Some((event, self))
     }

@@ -7,6 +7,7 @@ mod breaker;
 #[cfg(test)]
 pub(crate) mod fake;
 mod http;
+mod keeper;
 mod kept;
 mod lease;
 mod link;

@@ -10,17 +10,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::Held;
 use crate::clock::Clock;
-use crate::exchange::{Answer, ClientFacts, Owner, OwnerKey, Reject, RejectKind, Reply, ToolCall, UpstreamCall};
+use crate::exchange::{Answer, ClientFacts, Owner, OwnerKey, Reject, RejectKind, Reply, ServerCall, UpstreamCall};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::runtime::{Ready, Tasks};
-use crate::upstream::link::{BoxFuture, Connector, Link, Outgoing, StartError, Started, Want};
+use crate::upstream::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want};
 use crate::upstream::means::Means;
 use crate::upstream::place::Place;
 use crate::upstream::server::{Phase, Server};
 use crate::upstream::set::TargetSet;
 use crate::upstream::{Isolation, ServerSettings, Transport};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, RequestId, Response, decode};
-use crate::wire::mcp::{CallParams, Era, Features, ProtocolVersion, RequestMeta};
+use crate::wire::mcp::{CallParams, Capabilities, Era, Features, Kinds, Method, ProtocolVersion, RequestMeta};
 
 const ELICITS: &str = r#"{"elicitation":{}}"#;
 
@@ -41,7 +41,7 @@ struct Wire {
     features: Features,
     place: Mutex<Option<Arc<Place>>>,
     closed: CancellationToken,
-    changes: watch::Sender<u64>,
+    changes: watch::Sender<Changes>,
 }
 
 /// A server of a plant, and all around it.
@@ -69,10 +69,10 @@ impl Connector for Plant {
                 features: want.features,
                 place: Mutex::new(want.place),
                 closed: CancellationToken::new(),
-                changes: watch::Sender::new(0),
+                changes: watch::Sender::new(Changes::default()),
             });
             self.wires.lock().unwrap().push(Arc::clone(&wire));
-            Ok(Started { link: wire, tools: true, list_changed: true })
+            Ok(Started { link: wire, can: Capabilities::ASSUMED })
         })
     }
 }
@@ -97,9 +97,9 @@ impl Link for Wire {
         Box::pin(std::future::ready(Reply::once(Ok(Answer::Upstream { response, era: Era::Legacy }))))
     }
 
-    fn watch(self: Arc<Self>) {}
+    fn watch(self: Arc<Self>, _: Kinds) {}
 
-    fn changes(&self) -> watch::Receiver<u64> {
+    fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
     }
 
@@ -203,12 +203,12 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 fn call_of(principal: &str, session: Option<u64>, capabilities: &'static str) -> UpstreamCall {
     let raw = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#);
     let Ok(Decoded::One(Message::Request(request))) = decode(&raw, &Limits::DOWNSTREAM) else { panic!("{raw:?}") };
-    let params = CallParams::read(request.params.as_deref().unwrap()).unwrap();
+    let params = CallParams::read(Method::ToolsCall, request.params.as_deref().unwrap()).unwrap();
     let meta = RequestMeta::read(request.params.as_deref()).unwrap();
     let principal = PrincipalId::new(principal);
     let key = session.map_or_else(|| OwnerKey::Principal(principal.clone()), OwnerKey::Session);
     UpstreamCall {
-        call: Arc::new(ToolCall { request, params, meta, param_headers: None }),
+        call: Arc::new(ServerCall { request, params, meta, param_headers: None }),
         original: Arc::from("t"),
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),

@@ -6,39 +6,26 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::catalog::Lists;
 use crate::clock::Clock;
 use crate::codes::Code;
 use crate::exchange::{ReasonCode, Reject, RejectKind, Reply, Source, UpstreamCall};
 use crate::id::UpstreamName;
 use crate::policy::Permitted;
-use crate::runtime::{ReadyLatch, Tasks};
-use crate::wire::mcp::{Era, ToolDefinition};
+use crate::runtime::Tasks;
+use crate::wire::mcp::{Capabilities, Era};
 
-use super::breaker::backoff;
 use super::kept::Kept;
 use super::lease::Lease;
-use super::link::{Connector, Link, Outgoing, StartError, Started};
-use super::list::{self, Listing};
+use super::link::{Connector, Link, Outgoing, StartError};
 use super::means::Means;
 use super::place::Places;
 use super::pool::Pool;
-use super::start::{ForList, STABLE};
-use super::{OnDown, ServerSettings, Transport};
-
-/// How long after a server went down `on_down = "hide"` takes its tools away [TRN-7].
-const HIDE_AFTER: Duration = Duration::from_secs(10);
-/// Changes that come together are read once.
-const COALESCE: Duration = Duration::from_millis(250);
-/// A list with a time to live is read again after it, but not more often than this.
-const TTL_MIN: Duration = Duration::from_secs(5);
-/// How often it is looked at what nobody uses, at the least and at the most.
-const SWEEP_MIN: Duration = Duration::from_millis(250);
-const SWEEP_MAX: Duration = Duration::from_secs(30);
+use super::{ServerSettings, Transport};
 
 /// Where a server stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,13 +43,15 @@ pub enum Phase {
 pub struct TargetStatus {
     /// Where it stands.
     pub phase: Phase,
-    /// Its last good list; `None` until it has answered one.
-    pub tools: Option<Arc<[ToolDefinition]>>,
+    /// Its last good lists; `None` until it has answered one.
+    pub lists: Option<Lists>,
+    /// What it says it can do.
+    pub can: Capabilities,
 }
 
 /// One server behind the gateway.
 pub struct Server {
-    settings: Arc<ServerSettings>,
+    pub(super) settings: Arc<ServerSettings>,
     pub(super) connector: Arc<dyn Connector>,
     pub(super) lease: Arc<Lease>,
     pub(super) tasks: Tasks,
@@ -71,8 +60,8 @@ pub struct Server {
     pub(super) starts: Arc<Semaphore>,
     pub(super) status: watch::Sender<TargetStatus>,
     news: watch::Sender<u64>,
-    kept: Kept,
-    hidden: AtomicBool,
+    pub(super) kept: Kept,
+    pub(super) hidden: AtomicBool,
     pub(super) started: AtomicBool,
     /// One principal alone is granted it.
     pub(super) sole: AtomicBool,
@@ -80,8 +69,8 @@ pub struct Server {
     pub(super) apart: Notify,
     /// The whole set is being closed: nothing is started again.
     pub(super) stopping: CancellationToken,
-    /// A call could not be delivered: a server that comes back without a word may have another list.
-    suspect: Notify,
+    /// Counts the calls that could not be delivered: a server that comes back without a word may have another list.
+    pub(super) doubts: watch::Sender<u64>,
     pub(super) pool: Pool,
     eras: Mutex<Eras>,
     /// The connection the list is read over.
@@ -95,19 +84,13 @@ pub(super) struct Eras {
     stateless: Option<bool>,
 }
 
-/// A connection with its first list, and what has changed since that was asked for.
-struct First {
-    started: Started,
-    listing: Listing,
-    changes: watch::Receiver<u64>,
-}
-
 // === impl Server ===
 
 impl Server {
     pub(super) fn new(settings: Arc<ServerSettings>, connector: Arc<dyn Connector>, means: &Means) -> Arc<Self> {
         let places = Places::new(settings.max_processes, Arc::clone(&means.census));
-        let status = watch::Sender::new(TargetStatus { phase: Phase::Starting, tools: None });
+        let status =
+            watch::Sender::new(TargetStatus { phase: Phase::Starting, lists: None, can: Capabilities::default() });
         Arc::new(Self {
             lease: Lease::new(settings.name.clone()),
             settings,
@@ -123,7 +106,7 @@ impl Server {
             sole: AtomicBool::new(false),
             apart: Notify::new(),
             stopping: CancellationToken::new(),
-            suspect: Notify::new(),
+            doubts: watch::Sender::new(0),
             pool: Pool::new(places),
             eras: Mutex::default(),
             catalog: Mutex::default(),
@@ -160,12 +143,12 @@ impl Server {
         self.hidden.load(Ordering::Acquire)
     }
 
-    /// Shows the list that was kept, until the fresh one arrives [TRN-8]. Blocks.
+    /// Shows the lists that were kept, until the fresh ones arrive [TRN-8]. Blocks.
     pub(super) fn recall(&self) {
-        if self.status.borrow().tools.is_none()
-            && let Some(tools) = self.kept.read(&self.settings)
+        if self.status.borrow().lists.is_none()
+            && let Some((lists, can)) = self.kept.read(&self.settings)
         {
-            self.change(|status| status.tools = Some(tools));
+            self.change(|status| (status.lists, status.can) = (Some(lists), can));
         }
     }
 
@@ -197,7 +180,7 @@ impl Server {
             let reply = Arc::clone(held.link()).request(outgoing.clone()).await;
             let undelivered = reply.is_safe_to_retry();
             if undelivered && self.is_http() {
-                self.suspect.notify_one();
+                self.doubts.send_modify(|count| *count += 1);
             }
             // A connection that was ending when it was chosen has not passed the call on: once more, on a new one.
             if !(again && undelivered && held.link().closed().is_cancelled()) {
@@ -205,159 +188,6 @@ impl Server {
             }
             again = false;
         }
-    }
-
-    /// Starts the server and keeps it: lists, watches, restarts with backoff. Ends when tasks are cancelled.
-    pub(super) async fn supervise(self: Arc<Self>, latch: Option<ReadyLatch>) {
-        tokio::select! {
-            biased;
-            () = self.stopping.cancelled() => {}
-            () = Arc::clone(&self).keep(latch) => {}
-            () = self.tidy() => {}
-        }
-    }
-
-    /// Stops what nobody uses, as long as the server lives.
-    async fn tidy(&self) {
-        let pause = self.settings.idle_stop.map_or(SWEEP_MAX, |idle| (idle / 4).clamp(SWEEP_MIN, SWEEP_MAX));
-        loop {
-            tokio::time::sleep(pause).await;
-            self.sweep(self.clock.now());
-        }
-    }
-
-    async fn keep(self: Arc<Self>, mut latch: Option<ReadyLatch>) {
-        let mut failures = 0_u32;
-        loop {
-            let started = match self.open_for_list().await {
-                Ok(ForList { started, berth }) => self.first_list(started).await.map(|first| (first, berth)),
-                Err(err) => Err(err.to_string()),
-            };
-            match started {
-                Ok((first, berth)) => {
-                    // Ready from the first good list on, whatever happens later [OPS-4].
-                    drop(latch.take());
-                    self.found(first.started.link.era());
-                    self.offer(&first.started.link, berth);
-                    let soon = self.live_long(first).await;
-                    if self.pool.was_laid_down() {
-                        self.pool.rested().await;
-                        failures = 0;
-                        continue;
-                    }
-                    failures = soon.map_or(0, |()| failures.saturating_add(1));
-                    self.set_phase(if failures < 2 {
-                        Phase::Starting
-                    } else {
-                        Phase::Down(format!("has ended {failures} times soon after its start"))
-                    });
-                }
-                Err(cause) => {
-                    failures = failures.saturating_add(1);
-                    self.fell(cause);
-                }
-            }
-            tokio::time::sleep(backoff(failures)).await;
-            if matches!(self.status.borrow().phase, Phase::Down(_)) && failures == 1 {
-                tracing::info!(server = %self.name(), "the server is tried again");
-            }
-        }
-    }
-
-    /// Reads the first list. Changes are listened for before, so that none is lost while it is read.
-    async fn first_list(&self, started: Started) -> Result<First, String> {
-        let changes = started.link.changes();
-        if started.list_changed {
-            Arc::clone(&started.link).watch();
-        }
-        match self.read(&started).await {
-            Ok(listing) => Ok(First { started, listing, changes }),
-            Err(cause) => {
-                started.link.close();
-                Err(format!("tools/list failed: {cause}"))
-            }
-        }
-    }
-
-    async fn read(&self, started: &Started) -> Result<Listing, String> {
-        let reading = list::read(&started.link, started.tools, &self.settings);
-        let limit = self.settings.tool_max;
-        tokio::time::timeout(limit, reading).await.unwrap_or_else(|_| Err("its pages take too long".to_owned()))
-    }
-
-    /// Lives with one connection until it ends; `Some` if that was soon, which counts as a failure.
-    async fn live_long(self: &Arc<Self>, first: First) -> Option<()> {
-        let mut life = std::pin::pin!(self.live(first));
-        if tokio::time::timeout(STABLE, &mut life).await.is_ok() {
-            return Some(());
-        }
-        life.await;
-        None
-    }
-
-    /// Lives with one connection until it ends.
-    async fn live(self: &Arc<Self>, first: First) {
-        let First { started, mut listing, mut changes } = first;
-        let link = Arc::clone(&started.link);
-        loop {
-            let ttl = listing.ttl.map(|ttl| ttl.max(TTL_MIN)).filter(|_| !started.list_changed);
-            self.publish(listing);
-            let mut again = None;
-            listing = loop {
-                let expired = async {
-                    match again.or(ttl) {
-                        Some(pause) => tokio::time::sleep(pause).await,
-                        None => std::future::pending().await,
-                    }
-                };
-                tokio::select! {
-                    () = link.closed().cancelled() => {
-                        if self.pool.is_laid_down() {
-                            return;
-                        }
-                        let words = link.last_words().unwrap_or_else(|| "the connection ended".to_owned());
-                        tracing::warn!(server = %self.name(), cause = words, "the server has gone");
-                        return;
-                    }
-                    () = self.apart.notified() => {
-                        // It may have been said twice before this connection was opened.
-                        if self.lists_over_an_owned_one() {
-                            tracing::info!(server = %self.name(), "its list gets a connection of its own");
-                            return;
-                        }
-                    }
-                    Ok(()) = changes.changed() => tokio::time::sleep(COALESCE).await,
-                    () = self.suspect.notified() => tokio::time::sleep(COALESCE).await,
-                    () = expired => {}
-                }
-                changes.mark_unchanged();
-                match self.read(&started).await {
-                    Ok(listing) => break listing,
-                    Err(cause) => tracing::warn!(server = %self.name(), cause, "its list could not be read again"),
-                }
-                again = Some(TTL_MIN);
-            };
-        }
-    }
-
-    fn publish(&self, listing: Listing) {
-        for warning in &listing.warnings {
-            tracing::warn!(server = %self.name(), warning, "its list is not as it should be");
-        }
-        self.hidden.store(false, Ordering::Release);
-        let same = |status: &TargetStatus| {
-            let raw = |tools: &[ToolDefinition]| tools.iter().map(|tool| tool.raw.clone()).collect::<Vec<_>>();
-            status.phase == Phase::Ready
-                && status.tools.as_deref().is_some_and(|tools| raw(tools) == raw(&listing.tools))
-        };
-        if same(&self.status.borrow()) {
-            return;
-        }
-        self.change(|status| {
-            status.phase = Phase::Ready;
-            status.tools = Some(Arc::from(listing.tools));
-        });
-        self.kept.write(&self.settings, self.status.subscribe(), &self.tasks);
     }
 
     /// Takes note that the server is down, and why.
@@ -371,41 +201,27 @@ impl Server {
     pub(super) fn is_used_without_list(&self) {
         let waited = {
             let status = self.status.borrow();
-            status.tools.is_some() && status.phase == Phase::Starting
+            status.lists.is_some() && status.phase == Phase::Starting
         };
         if waited {
             self.set_phase(Phase::Ready);
         }
     }
 
-    fn set_phase(&self, phase: Phase) {
+    pub(super) fn set_phase(&self, phase: Phase) {
         self.change(|status| status.phase = phase);
     }
 
     /// Changes the status under the lock of the news: who sees the one and then asks for the other sees both.
-    fn change(&self, change: impl FnOnce(&mut TargetStatus)) {
+    pub(super) fn change(&self, change: impl FnOnce(&mut TargetStatus)) {
         self.news.send_modify(|count| {
             self.status.send_modify(change);
             *count += 1;
         });
     }
 
-    fn tell(&self) {
+    pub(super) fn tell(&self) {
         self.news.send_modify(|count| *count += 1);
-    }
-
-    fn hide_later(self: &Arc<Self>) {
-        if self.settings.on_down != OnDown::Hide || self.is_hidden() {
-            return;
-        }
-        let server = Arc::clone(self);
-        self.tasks.spawn("hide a server that is down", async move {
-            tokio::time::sleep(HIDE_AFTER).await;
-            if matches!(server.status.borrow().phase, Phase::Down(_)) {
-                server.hidden.store(true, Ordering::Release);
-                server.tell();
-            }
-        });
     }
 
     pub(super) fn eras(&self) -> Eras {
