@@ -6,6 +6,7 @@
 mod breaker;
 #[cfg(test)]
 pub(crate) mod fake;
+mod heard;
 mod http;
 mod keeper;
 mod kept;
@@ -21,8 +22,10 @@ mod settings;
 mod start;
 mod stdio;
 mod succession;
+mod watches;
 
 pub use lease::Lease;
 pub use server::{Phase, Server, TargetStatus};
 pub use set::{SetError, TargetSet};
 pub use settings::{EraChoice, Isolation, OnDown, ServerSettings, Transport};
+pub use watches::{Hears, Watch, WatchError};

@@ -461,7 +461,7 @@ impl Server {
         let member = Member::new(link, false, now, &self.pool.places);
         let held = member.hold();
         stock.add(key, Arc::clone(&member));
-        self.watch(key.clone(), member, None);
+        self.attend(key.clone(), member, None);
         Some(held)
     }
 
@@ -489,9 +489,14 @@ impl Server {
     pub(super) fn sweep(&self, now: Moment) {
         let mut stock = self.pool.stock();
         let limit = self.settings().idle_stop.filter(|_| !self.is_http());
+        // Subscriptions stand on the connection of the list.
+        let watched = !self.watches.is_empty();
         let mut idle = Vec::new();
         for shelf in stock.shelves.values_mut() {
-            let stops = |member: &mut Arc<Member>| limit.is_some_and(|limit| member.is_idle(now, limit));
+            let stops = |member: &mut Arc<Member>| {
+                let idle = limit.is_some_and(|limit| member.is_idle(now, limit));
+                idle && !(watched && self.is_catalog(&member.link))
+            };
             idle.extend(shelf.members.extract_if(.., stops).map(|member| member.retire()));
         }
         stock.shelves.retain(|_, shelf| !shelf.is_blank(now));
@@ -517,6 +522,9 @@ impl Server {
 
     /// Stops the connection that the list is read over, until somebody calls; `false` if there is none that may be.
     fn rest(&self, stock: &mut Stock) -> bool {
+        if !self.watches.is_empty() {
+            return false;
+        }
         let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(link) = catalog.filter(|link| !link.closed().is_cancelled() && !stock.owns(link)) else {
             return false;

@@ -25,6 +25,7 @@ use super::link::{Connector, Link, Outgoing, StartError};
 use super::means::Means;
 use super::place::Places;
 use super::pool::Pool;
+use super::watches::Watches;
 use super::{ServerSettings, Transport};
 
 /// Where a server stands.
@@ -58,6 +59,8 @@ pub struct Server {
     pub(super) clock: Clock,
     /// Held by a start that no call waits for.
     pub(super) starts: Arc<Semaphore>,
+    /// The resources of it that are watched.
+    pub(super) watches: Arc<Watches>,
     pub(super) status: watch::Sender<TargetStatus>,
     news: watch::Sender<u64>,
     pub(super) kept: Kept,
@@ -98,6 +101,7 @@ impl Server {
             tasks: means.tasks.clone(),
             clock: means.clock.clone(),
             starts: Arc::clone(&means.starts),
+            watches: Arc::default(),
             status,
             news: means.news.clone(),
             kept: means.kept.clone(),

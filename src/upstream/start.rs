@@ -151,7 +151,7 @@ impl Server {
         drop(stock);
         self.found(key.era);
         self.pool.breaker().reset();
-        self.watch(key.clone(), member, owner_ended);
+        self.attend(key.clone(), member, owner_ended);
         if self.pool.is_resting() {
             let everybodys =
                 key.holder == Holder::Shared || (self.is_sole() && matches!(key.holder, Holder::Principal(_)));
@@ -178,7 +178,7 @@ impl Server {
     }
 
     /// Takes a connection out when it closes, and closes it when its owner ends.
-    pub(super) fn watch(self: &Arc<Self>, key: Key, member: Arc<Member>, owner_ended: Option<CancellationToken>) {
+    pub(super) fn attend(self: &Arc<Self>, key: Key, member: Arc<Member>, owner_ended: Option<CancellationToken>) {
         let server = Arc::clone(self);
         let owner_ended = owner_ended.filter(|_| matches!(key.holder, Holder::Session(_)));
         self.tasks.spawn("watch a connection", async move {
@@ -242,7 +242,7 @@ impl Server {
             let key = Key { holder: Holder::Shared, era: link.era(), features: Features::NONE };
             let member = Member::new(Arc::clone(link), false, self.clock.now(), &self.pool.places);
             self.pool.stock().add(&key, Arc::clone(&member));
-            self.watch(key, member, None);
+            self.attend(key, member, None);
         } else if let (Some(place), true, Isolation::Principal) = (place, self.is_sole(), isolation) {
             // With more principals than one, the list must not depend on what one of them does to a child of its own.
             self.pool.stock().unowned = Some((Arc::clone(link), place));
