@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::exchange::{Answer, ClientFacts, Owner, OwnerKey, Reject, RejectKind, Reply, ServerCall, UpstreamCall};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::runtime::{Ready, Tasks};
+use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want};
 use crate::upstream::means::Means;
 use crate::upstream::place::Place;
@@ -42,6 +43,7 @@ struct Wire {
     place: Mutex<Option<Arc<Place>>>,
     closed: CancellationToken,
     changes: watch::Sender<Changes>,
+    heard: Arc<Heard>,
 }
 
 /// A server of a plant, and all around it.
@@ -70,6 +72,7 @@ impl Connector for Plant {
                 place: Mutex::new(want.place),
                 closed: CancellationToken::new(),
                 changes: watch::Sender::new(Changes::default()),
+                heard: Arc::default(),
             });
             self.wires.lock().unwrap().push(Arc::clone(&wire));
             Ok(Started { link: wire, can: Capabilities::ASSUMED })
@@ -101,6 +104,10 @@ impl Link for Wire {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn heard(&self) -> &Arc<Heard> {
+        &self.heard
     }
 
     fn closed(&self) -> &CancellationToken {
