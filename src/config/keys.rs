@@ -21,9 +21,12 @@ pub(super) const SERVER: &[&str] = &[
     "env",
     "era",
     "headers",
+    "idle_stop_secs",
     "inherit_env",
     "inspect",
+    "isolation",
     "max_concurrent_calls",
+    "max_processes",
     "max_response_bytes",
     "name",
     "on_down",
@@ -31,6 +34,7 @@ pub(super) const SERVER: &[&str] = &[
     "protocol",
     "rate",
     "required",
+    "show_stderr",
     "start_timeout_secs",
     "tls_ca_cert_path",
     "tool_max_secs",
@@ -38,17 +42,8 @@ pub(super) const SERVER: &[&str] = &[
     "transport",
     "url",
 ];
-pub(super) const SERVER_LATER: &[&str] = &[
-    "allow_config_exposure",
-    "annotations",
-    "isolation",
-    "overrides",
-    "pinned_resources",
-    "sandbox",
-    "show_stderr",
-    "trust",
-    "world",
-];
+pub(super) const SERVER_LATER: &[&str] =
+    &["allow_config_exposure", "annotations", "overrides", "pinned_resources", "sandbox", "trust", "world"];
 
 pub(super) const BUNDLE: &[&str] = &["exclude", "servers"];
 
@@ -126,6 +121,7 @@ pub(super) const LIMITS: &[&str] = &[
     "overflow_bytes",
     "overflow_disk",
     "overflow_secs",
+    "processes_per_principal",
     "rates",
     "request_body_bytes",
     "resume_bytes_per_session",

@@ -23,7 +23,7 @@ use crate::limit::LimitSettings;
 use crate::policy::{CapRules, Pattern, Profile};
 use crate::runtime::Tasks;
 use crate::secret::Secret;
-use crate::upstream::fake;
+use crate::upstream::{TargetSet, fake};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
 use crate::wire::mcp::{CallParams, Kind, LEGACY_LATEST, Method, RequestMeta, STATELESS_LATEST};
 
@@ -94,6 +94,7 @@ pub(super) fn settings(names: &[UpstreamName], rules: &[Rules]) -> GatewaySettin
         principals,
         name_budget: 64,
         first_list_wait: Duration::from_secs(30),
+        processes_per_principal: TargetSet::PROCESSES_PER_PRINCIPAL,
         list_page_bytes: GatewaySettings::LIST_PAGE_BYTES,
         caps: CapRules::default(),
         server_blobs: BTreeMap::new(),

@@ -1,20 +1,16 @@
 //! What the tests of this room share.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::blob::{BlobSettings, Blobs, OwnUri, PartBody};
 use crate::clock::Clock;
-use crate::gateway::{Auth, GatewaySettings};
+use crate::gateway::GatewaySettings;
 use crate::id::PrincipalId;
-use crate::identity::KeyRing;
-use crate::limit::LimitSettings;
-use crate::policy::{BlobMode, CapRules, Caps, Overflow};
+use crate::policy::{BlobMode, Caps, Overflow};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, Response, decode};
 
 use super::blocks::Kind;
@@ -45,19 +41,7 @@ impl Drop for Folder {
 }
 
 pub(super) fn settings(blob: BlobSettings) -> GatewaySettings {
-    GatewaySettings {
-        auth: Auth::None,
-        keys: KeyRing::default(),
-        servers: Vec::new(),
-        principals: Vec::new(),
-        name_budget: 64,
-        first_list_wait: Duration::ZERO,
-        list_page_bytes: 0,
-        caps: CapRules::default(),
-        server_blobs: BTreeMap::new(),
-        limits: LimitSettings::default(),
-        blob,
-    }
+    GatewaySettings { blob, ..crate::gateway::tests::settings(&[], &[]) }
 }
 
 /// Work of alice on a tool's result, by a client that knows links, with what is kept in memory.
