@@ -125,7 +125,9 @@ impl Local {
         let call = Call::CallTool(Arc::new(tool_call(&request).map_err(LocalError::Malformed)?));
         match outcome(self.ask(caller, call).await, progress).await.map_err(LocalError::Refused)? {
             Answer::Upstream { response, .. } => Ok(*response),
-            Answer::Discovery(_) | Answer::Ended | Answer::Tools(_) | Answer::Unseen(_) => Err(no_answer()),
+            Answer::Discovery(_) | Answer::Ended | Answer::InputRequired(_) | Answer::Tools(_) | Answer::Unseen(_) => {
+                Err(no_answer())
+            }
         }
     }
 
@@ -170,7 +172,7 @@ async fn outcome(reply: Reply, progress: &mut (dyn FnMut(&[u8]) + Send)) -> Outc
         match event {
             Event::Done(outcome) => return outcome,
             Event::Progress(notification) => progress(&notification),
-            Event::Log(_) | Event::ToolsChanged => {}
+            Event::Ask(_) | Event::Log(_) | Event::Said(_) | Event::ToolsChanged => {}
         }
     }
     Err(Reject::upstream(RejectKind::Upstream, "the answer ended too early", ""))

@@ -8,9 +8,11 @@ use futures_util::StreamExt as _;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use tokio::pin;
 
-use crate::exchange::{Answer, ByteStream, Event, Handler, Outcome, ReasonCode, Reject, RejectKind, ToolsPage, Unseen};
+use crate::exchange::{
+    Answer, ByteStream, Event, Handler, InputRequired, Outcome, ReasonCode, Reject, RejectKind, ToolsPage, Unseen,
+};
 use crate::id::PrincipalId;
-use crate::wire::bridge::{ClientSide, lift_error, lift_result, server_info};
+use crate::wire::bridge::{BridgeRefusal, ClientSide, lift_error, lift_result, server_info};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, RequestId, Response as RpcResponse};
 use crate::wire::mcp::{Era, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY};
@@ -150,6 +152,7 @@ impl Asker {
         match outcome {
             Ok(Answer::Discovery(discovery)) => Rendered::result(id, &discovered(discovery.instructions.as_deref())),
             Ok(Answer::Ended) => Rendered::result(id, &ended(id, self.era)),
+            Ok(Answer::InputRequired(input)) => self.input_required(id, &input),
             Ok(Answer::Tools(page)) => {
                 Rendered { status: StatusCode::OK, parts: tools(id, page, self.era), rest: None, header: None }
             }
@@ -196,6 +199,16 @@ impl Asker {
         }
     }
 
+    /// Spells what a stateless client is asked; a session's client is asked before this, and one that could not be is
+    /// told so.
+    fn input_required(&self, id: &RequestId, input: &InputRequired) -> Rendered {
+        if self.era == Era::Legacy {
+            return self.refuse(Refusal::internal(BridgeRefusal::InputRequired.to_string()));
+        }
+        let result = input.wanted.spelled((!input.result.is_empty()).then_some(&input.result));
+        self.lift(id, &RpcResponse::with_result(id, &result), Era::Stateless)
+    }
+
     /// Says whether the client did not declare what a server's -32021 asks for [R64].
     fn lacks(&self, response: &RpcResponse) -> bool {
         let Some(error) = response.error() else { return false };
@@ -213,7 +226,9 @@ impl Asker {
         match event {
             Event::Done(_) => None,
             Event::Log(raw) => self.log.takes(&raw).then_some(raw),
-            Event::Progress(raw) => Some(raw),
+            Event::Progress(raw) | Event::Said(raw) => Some(raw),
+            // Nobody here can be asked: dropping it refuses it.
+            Event::Ask(_) => None,
             Event::ToolsChanged => Some(self.tools_changed()),
         }
     }

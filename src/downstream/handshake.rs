@@ -65,11 +65,15 @@ impl<H: Handler> Door<H> {
             match running.next().await {
                 Some(Event::Done(Ok(Answer::Discovery(found)))) => break found.instructions,
                 Some(Event::Done(Ok(
-                    Answer::Ended | Answer::Tools(_) | Answer::Unseen(_) | Answer::Upstream { .. },
+                    Answer::Ended
+                    | Answer::InputRequired(_)
+                    | Answer::Tools(_)
+                    | Answer::Unseen(_)
+                    | Answer::Upstream { .. },
                 )))
                 | None => break None,
                 Some(Event::Done(Err(reject))) => return Err(rejected(reject)),
-                Some(Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => {}
+                Some(Event::Ask(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_) | Event::ToolsChanged) => {}
             }
         };
         let told = Told::new(visit.caller.seen(&visit.endpoint));

@@ -32,6 +32,16 @@ pub trait Handler: Send + Sync + 'static {
     /// A [`Reject`] of kind `Unauthenticated` or `NotMapped`.
     fn identify(&self, credential: &Credential) -> Result<Self::Caller, Reject>;
 
+    /// Returns the same caller in the state of this moment: what a reload has taken away, it has no longer.
+    fn renewed(&self, caller: Self::Caller) -> Self::Caller;
+
+    /// Judges an exchange as [`Handler::call`] would, and sends nothing: the gate of a call that goes on [POL-12].
+    fn check(
+        self: &Arc<Self>,
+        caller: Self::Caller,
+        exchange: Exchange,
+    ) -> impl Future<Output = Result<(), Reject>> + Send + 'static;
+
     /// Handles one exchange. The future resolves when the first thing for the client is known.
     ///
     /// # Cancel safety

@@ -11,7 +11,7 @@ use futures_core::Stream;
 use crate::wire::jsonrpc::Response;
 use crate::wire::mcp::Era;
 
-use super::{Reject, Retry};
+use super::{InputRequired, Question, Reject, Retry};
 
 /// An outcome: an answer, or a refusal.
 pub type Outcome = Result<Answer, Reject>;
@@ -29,6 +29,8 @@ pub enum Answer {
     Discovery(Discovery),
     /// A listen has ended in order.
     Ended,
+    /// A stateless server wants input before it answers.
+    InputRequired(Box<InputRequired>),
     /// A page of tools.
     Tools(ToolsPage),
     /// A server's own answer, which nobody looks at; it is a JSON text in the client's era.
@@ -81,12 +83,16 @@ pub struct ToolsPage {
 /// Something on the way to the outcome.
 #[derive(Debug)]
 pub enum Event {
+    /// A legacy server asks the client something; the reply goes on. Dropping the question refuses it.
+    Ask(Question),
     /// The outcome; nothing follows.
     Done(Outcome),
     /// A whole `notifications/message`, as the server sent it.
     Log(Bytes),
     /// A whole `notifications/progress` with the client's own token.
     Progress(Bytes),
+    /// A whole message that a door has spelled for its client.
+    Said(Bytes),
     /// The visible tools have changed (listen only).
     ToolsChanged,
 }

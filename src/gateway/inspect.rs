@@ -1,4 +1,5 @@
-//! What comes back is looked at before a client has it: here, a server's `requestState` is sealed [TRN-10, R92].
+//! What comes back is looked at before a client has it: a server's questions name it, and its `requestState` is sealed
+//! [TRN-10, R92].
 //!
 //! Not for: eras; the door lowers the answer.
 
@@ -9,13 +10,15 @@ use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::Entry;
-use crate::exchange::{Answer, Caller as _, Event, Outcome, Reject, RejectKind, Reply, ReplyBody, ToolCall};
+use crate::exchange::{
+    Answer, Caller as _, Event, InputRequired, Outcome, Question, Reject, RejectKind, Reply, ReplyBody, ToolCall,
+};
 use crate::id::PrincipalId;
+use crate::wire::bridge::{self, Wanted};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, Response};
 
 use super::Gateway;
-use super::authorize::bad_state;
 use super::resolve::Resolved;
 
 const PURPOSE: &str = "requestState";
@@ -61,13 +64,15 @@ impl Inspection {
             (ReplyBody::Done(outcome), _guards) if !is_input_request(&outcome) => Reply::done(outcome),
             (ReplyBody::Done(outcome), _guards) => Reply::once(self.outcome(gateway, *outcome)),
             (ReplyBody::Events(events), guards) => {
+                let server = self.entry.server.clone();
                 let (gateway, mut inspection) = (Arc::clone(gateway), Some(self));
                 let events = events.map(move |event| match event {
+                    Event::Ask(question) => Event::Ask(named(question, server.as_str())),
                     Event::Done(outcome) => Event::Done(match inspection.take() {
                         Some(inspection) => inspection.outcome(&gateway, outcome),
                         None => outcome,
                     }),
-                    other @ (Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => other,
+                    other @ (Event::Log(_) | Event::Progress(_) | Event::Said(_) | Event::ToolsChanged) => other,
                 });
                 Reply::events(Box::pin(events)).with_guard(guards)
             }
@@ -76,46 +81,58 @@ impl Inspection {
 
     fn outcome(self, gateway: &Gateway, outcome: Outcome) -> Outcome {
         match outcome {
-            Ok(Answer::Upstream { response, era }) if asks_for_input(&response) => {
-                let response = Box::new(self.seal(gateway, *response)?);
-                Ok(Answer::Upstream { response, era })
+            Ok(Answer::Upstream { response, era }) if era.asks_by_result() && asks_for_input(&response) => {
+                self.input(gateway, &response).map(|input| Answer::InputRequired(Box::new(input)))
             }
             other => other,
         }
     }
 
-    fn seal(self, gateway: &Gateway, response: Response) -> Result<Response, Reject> {
+    /// Reads what a server wants: each question names it, and its state is sealed.
+    fn input(self, gateway: &Gateway, response: &Response) -> Result<InputRequired, Reject> {
         let broken = |why: &str| {
             let words = format!("server '{}' sent an input request that cannot be read", self.entry.server);
             Reject::upstream(RejectKind::Upstream, words, why)
         };
-        let outline = response.outline().map_err(|err| broken(&err.to_string()))?;
-        let Some(place) = outline.at(&response.raw, "requestState").map_err(|err| broken(&err.to_string()))? else {
-            return Ok(response);
-        };
-        let state = String::from_utf8_lossy(response.raw.get(place.clone()).unwrap_or_default()).into_owned();
+        let result = response.result().unwrap_or_default();
+        let mut wanted = Wanted::read(&result).map_err(|err| broken(&err.to_string()))?;
+        if let Some(state) = wanted.state.take() {
+            let state = String::from_utf8_lossy(&state).into_owned();
+            wanted.state = Some(json::quoted(&self.seal(gateway, state)?));
+        }
+        Ok(InputRequired { wanted: wanted.named(self.entry.server.as_str()), result })
+    }
+
+    fn seal(&self, gateway: &Gateway, state: String) -> Result<String, Reject> {
         let payload = Sealed { state, binding: binding(&self.entry, &self.call) };
         let payload = serde_json::to_vec(&payload).unwrap_or_default();
         let expires = gateway.clock.unix_secs() + STATE_SECS;
-        let sealed = gateway.seal.seal(PURPOSE, self.principal.as_str(), expires, &payload).map_err(|err| {
-            Reject::upstream(RejectKind::Upstream, "the gateway cannot seal a handle", err.to_string())
-        })?;
-        drop(outline);
-        Ok(response.with_edit(place, json::quoted(&sealed)))
+        gateway
+            .seal
+            .seal(PURPOSE, self.principal.as_str(), expires, &payload)
+            .map_err(|err| Reject::upstream(RejectKind::Upstream, "the gateway cannot seal a handle", err.to_string()))
     }
+}
+
+/// Names the server in its question [TRN-10, R99].
+fn named(question: Question, server: &str) -> Question {
+    let params = bridge::named(question.kind, &question.params, server);
+    Question { params, ..question }
 }
 
 /// Opens the state that a retry carries, as the server's own JSON text.
 pub(super) fn open_state(gateway: &Gateway, resolved: &Resolved) -> Result<Option<Bytes>, Reject> {
     let Some(at) = &resolved.call.params.request_state_at else { return Ok(None) };
     let state = resolved.call.request.raw.get(at.clone()).unwrap_or_default();
-    let text: String = serde_json::from_slice(state).map_err(|_| bad_state())?;
+    let text: String = serde_json::from_slice(state).map_err(|_| Reject::bad_state())?;
     let now = gateway.clock.unix_secs();
-    let opened =
-        gateway.seal.open(PURPOSE, resolved.caller.principal().as_str(), now, &text).map_err(|_| bad_state())?;
-    let sealed: Sealed = serde_json::from_slice(&opened).map_err(|_| bad_state())?;
+    let opened = gateway
+        .seal
+        .open(PURPOSE, resolved.caller.principal().as_str(), now, &text)
+        .map_err(|_| Reject::bad_state())?;
+    let sealed: Sealed = serde_json::from_slice(&opened).map_err(|_| Reject::bad_state())?;
     if sealed.binding != binding(&resolved.entry, &resolved.call) {
-        return Err(bad_state());
+        return Err(Reject::bad_state());
     }
     Ok(Some(Bytes::from(sealed.state)))
 }

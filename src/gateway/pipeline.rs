@@ -89,6 +89,22 @@ impl Handler for Gateway {
         Identified::of(self, credential)
     }
 
+    fn renewed(&self, caller: Identified) -> Identified {
+        caller.renewed(self)
+    }
+
+    fn check(
+        self: &Arc<Self>,
+        caller: Identified,
+        exchange: Exchange,
+    ) -> impl Future<Output = Result<(), Reject>> + Send + 'static {
+        let gateway = Arc::clone(self);
+        async move {
+            let resolved = resolve::resolve(&gateway, caller, exchange).await?;
+            authorize::authorize(&gateway, resolved).map(drop)
+        }
+    }
+
     fn call(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
         let gateway = Arc::clone(self);
         async move {

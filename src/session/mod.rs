@@ -1,9 +1,13 @@
-//! What outlives one request of a legacy client: its session.
+//! What outlives one request: a legacy client's session, and a stateless client's call that waits for its answers.
 //!
 //! Not for: server sessions; those belong to `upstream` and end with [`Session::ended`].
 
+mod parked;
+mod parked_call;
+mod questions;
 mod state;
 mod store;
 
+pub use parked::{Joining, Live, ParkedCalls, ParkedLimits};
 pub use state::{CallGuard, Session, StreamGuard};
 pub use store::{NewSession, SessionError, SessionLimits, SessionStore};

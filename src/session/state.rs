@@ -11,10 +11,12 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Moment};
-use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Told};
+use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Responder, Told};
 use crate::id::{PrincipalId, SessionId};
 use crate::runtime::Stop;
-use crate::wire::jsonrpc::RequestId;
+use crate::wire::jsonrpc::{RequestId, Response};
+
+use super::questions::Questions;
 
 /// A legacy client's session.
 #[derive(Debug)]
@@ -36,6 +38,7 @@ pub struct Session {
     pub(super) last_used: AtomicU64,
     pub(super) clock: Clock,
     pub(super) live: Mutex<Live>,
+    pub(super) questions: Questions,
 }
 
 /// What is in flight.
@@ -103,6 +106,23 @@ impl Session {
         StreamGuard { session: Arc::clone(self), number, token }
     }
 
+    /// Notes a question to this client; returns the id it is asked with, `None` if it is refused: too many are out.
+    #[must_use]
+    pub fn ask(&self, responder: Responder) -> Option<u64> {
+        self.questions.ask(responder)
+    }
+
+    /// Hands the client's answer to its question; says whether there was one.
+    pub fn answer(&self, response: &Response) -> bool {
+        self.touch();
+        self.questions.answer(response)
+    }
+
+    /// Refuses a question that is still out.
+    pub fn forget(&self, id: u64) {
+        self.questions.forget(id);
+    }
+
     /// Returns the owner of the server-side state this session opens.
     #[must_use]
     pub fn owner(&self) -> Owner {
@@ -118,6 +138,7 @@ impl Session {
         for call in calls {
             call.stop();
         }
+        self.questions.end();
         self.ended.cancel();
     }
 

@@ -19,6 +19,7 @@ use crate::id::{PrincipalId, SessionId};
 use crate::seal;
 
 use super::Session;
+use super::questions::Questions;
 
 /// How many sessions there may be, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +102,7 @@ impl SessionStore {
             last_used: AtomicU64::new(self.clock.now().as_millis()),
             clock: self.clock.clone(),
             live: Mutex::default(),
+            questions: Questions::default(),
         });
         self.sessions.insert(session.id.clone(), Arc::clone(&session));
         Ok(session)

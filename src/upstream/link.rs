@@ -15,7 +15,7 @@ use crate::exchange::{Reply, UpstreamCall};
 use crate::wire::bridge::{self, Hop};
 use crate::wire::json;
 use crate::wire::jsonrpc::Notification;
-use crate::wire::mcp::{Era, STATELESS_LATEST};
+use crate::wire::mcp::{Era, Features, STATELESS_LATEST};
 
 /// A boxed future; the trait objects here need one.
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -39,6 +39,8 @@ pub(super) trait Connector: Send + Sync + fmt::Debug {
 pub(super) enum Want {
     /// Whatever a probe finds (protocol §2.8).
     Any,
+    /// The one of sessions, for a client that can be asked so much.
+    Asked(Features),
     /// This one; no other will do.
     Era(Era),
 }
@@ -110,6 +112,27 @@ pub(super) enum Outgoing {
     },
 }
 
+// === impl Want ===
+
+impl Want {
+    /// Returns the era that is wanted, if it matters.
+    pub(super) const fn era(self) -> Option<Era> {
+        match self {
+            Self::Any => None,
+            Self::Asked(_) => Some(Era::Legacy),
+            Self::Era(era) => Some(era),
+        }
+    }
+
+    /// Returns what is declared of the client to a server of the era of sessions.
+    pub(super) const fn features(self) -> Features {
+        match self {
+            Self::Any | Self::Era(_) => Features::NONE,
+            Self::Asked(features) => features,
+        }
+    }
+}
+
 // === impl Outgoing ===
 
 impl Outgoing {
@@ -160,12 +183,13 @@ impl Outgoing {
     }
 }
 
-/// What a stateless server is told the client can do: what a stateless client declared of the three kinds of input that
-/// pass between two stateless peers; nothing for a legacy client, which cannot be asked yet.
+/// What a stateless server is told the client can do: what a stateless client declared of the three kinds of input, as it
+/// spelled it; what a session's client declared, in the words of this era.
 pub(super) fn capabilities(call: &UpstreamCall) -> Bytes {
     const NONE: Bytes = Bytes::from_static(b"{}");
     if call.client.version < STATELESS_LATEST {
-        return NONE;
+        let features = call.client.features;
+        return if features.may_be_asked() { Bytes::from(features.spelled(Era::Stateless)) } else { NONE };
     }
     let Ok(members) = json::members(&call.client.capabilities) else { return NONE };
     let carried = |key: &[u8]| matches!(key, b"elicitation" | b"roots" | b"sampling");

@@ -76,7 +76,8 @@ async fn page(link: &Arc<dyn Link>, members: String, settings: &ServerSettings) 
             (ReplyBody::Events(mut events), _guards) => loop {
                 match events.next().await {
                     Some(Event::Done(outcome)) => break outcome,
-                    Some(Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => {}
+                    Some(Event::Ask(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_) | Event::ToolsChanged) => {
+                    }
                     None => {
                         break Err(crate::exchange::Reject::upstream(
                             crate::exchange::RejectKind::Upstream,
@@ -103,7 +104,9 @@ fn result(outcome: Outcome) -> Result<Option<Bytes>, String> {
                 if error.code == code::METHOD_NOT_FOUND { Ok(None) } else { Err(format!("error {}", error.code.0)) }
             }
         },
-        Ok(Answer::Discovery(_) | Answer::Ended | Answer::Tools(_) | Answer::Unseen(_)) => Err("no list".to_owned()),
+        Ok(Answer::Discovery(_) | Answer::Ended | Answer::InputRequired(_) | Answer::Tools(_) | Answer::Unseen(_)) => {
+            Err("no list".to_owned())
+        }
     }
 }
 

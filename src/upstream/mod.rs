@@ -9,6 +9,7 @@ mod http;
 mod lease;
 mod link;
 mod list;
+mod question;
 mod server;
 mod set;
 mod settings;

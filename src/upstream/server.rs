@@ -17,7 +17,7 @@ use crate::exchange::{OwnerKey, Reject, RejectKind, Reply, UpstreamCall};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::policy::Permitted;
 use crate::runtime::{ReadyLatch, Tasks};
-use crate::wire::mcp::{Era, ToolDefinition};
+use crate::wire::mcp::{Era, Features, ToolDefinition};
 
 use super::lease::Lease;
 use super::link::{Connector, Link, Outgoing, StartError, Started, Want};
@@ -109,8 +109,8 @@ impl Drop for Tidy<'_> {
 /// Whose connection, in which era.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum SlotKey {
-    Owner(OwnerKey, Era),
-    Principal(PrincipalId, Era),
+    Owner(OwnerKey, Era, Features),
+    Principal(PrincipalId, Era, Features),
     Shared,
 }
 
@@ -484,11 +484,14 @@ impl Server {
         if let Some(link) = held.as_ref().filter(|link| !link.closed().is_cancelled()) {
             return Ok(Arc::clone(link));
         }
-        let adopted = self.adopt(era);
+        let (want, adopted) = match era {
+            Era::Legacy if call.client.features != Features::NONE => (Want::Asked(call.client.features), None),
+            Era::Legacy | Era::Stateless => (Want::Era(era), self.adopt(era)),
+        };
         let link = match adopted {
             Some(link) => link,
             None => {
-                let open = Arc::clone(&self.connector).open(Want::Era(era));
+                let open = Arc::clone(&self.connector).open(want);
                 match tokio::time::timeout(self.settings.start_timeout, open).await {
                     Ok(started) => started?.link,
                     Err(_) => return Err(StartError::Failed("did not finish its start in time".to_owned())),
@@ -507,16 +510,17 @@ impl Server {
     }
 
     fn key(&self, era: Era, call: &UpstreamCall) -> SlotKey {
+        let features = if era == Era::Legacy { call.client.features } else { Features::NONE };
         match (self.is_http(), era) {
-            (false, _) => SlotKey::Principal(call.principal.clone(), era),
+            (false, _) => SlotKey::Principal(call.principal.clone(), era, features),
             (true, Era::Stateless) => SlotKey::Shared,
-            (true, Era::Legacy) => SlotKey::Owner(call.owner.key.clone(), era),
+            (true, Era::Legacy) => SlotKey::Owner(call.owner.key.clone(), era, features),
         }
     }
 
     /// Closes a connection when its owner ends, and forgets it when it closes.
     fn end_with_owner(self: &Arc<Self>, key: &SlotKey, call: &UpstreamCall, link: &Arc<dyn Link>) {
-        if !matches!(key, SlotKey::Owner(OwnerKey::Session(_), _)) {
+        if !matches!(key, SlotKey::Owner(OwnerKey::Session(_), ..)) {
             return;
         }
         let Some(ended) = call.owner.ended.clone() else { return };

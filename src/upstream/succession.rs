@@ -64,9 +64,9 @@ impl Server {
     /// Closes the connections of those principals that may not keep them.
     pub(super) fn keep_connections(&self, keeps: impl Fn(&PrincipalId) -> bool) {
         let gone = |key: &SlotKey| match key {
-            SlotKey::Principal(principal, _) | SlotKey::Owner(OwnerKey::Principal(principal), _) => !keeps(principal),
+            SlotKey::Principal(principal, ..) | SlotKey::Owner(OwnerKey::Principal(principal), ..) => !keeps(principal),
             // The session's own end closes it.
-            SlotKey::Owner(OwnerKey::Session(_), _) | SlotKey::Shared => false,
+            SlotKey::Owner(OwnerKey::Session(_), ..) | SlotKey::Shared => false,
         };
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let keys: Vec<SlotKey> = slots.keys().filter(|key| gone(key)).cloned().collect();

@@ -109,6 +109,14 @@ impl Handler for Hall {
         }
     }
 
+    fn renewed(&self, caller: Guest) -> Guest {
+        caller
+    }
+
+    async fn check(self: &Arc<Self>, _: Guest, _: Exchange) -> Result<(), Reject> {
+        Ok(())
+    }
+
     fn call(self: &Arc<Self>, _: Guest, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
         let hall = Arc::clone(self);
         async move {

@@ -57,7 +57,9 @@ pub(super) async fn session(link: Arc<SessionLink>) {
 
 async fn session_once(link: &Arc<SessionLink>, place: &mut Place, worked: bool) -> Try {
     let session = link.current();
-    let Ok(response) = link.get(&session, place.last_id.as_deref()).await else { return Try::NotNow };
+    let response = link.get(&session, place.last_id.as_deref()).await;
+    link.listening.cancel();
+    let Ok(response) = response else { return Try::NotNow };
     if response.status == StatusCode::METHOD_NOT_ALLOWED {
         return Try::Never;
     }
@@ -72,7 +74,10 @@ async fn session_once(link: &Arc<SessionLink>, place: &mut Place, worked: bool) 
         Message::Notification(notification) if notification.method == "notifications/tools/list_changed" => {
             link.tools_changed();
         }
-        Message::Request(request) => link.serve(&session, &request),
+        Message::Request(request) => link.serve_beside(&session, &request),
+        Message::Notification(notification) if notification.method == "notifications/cancelled" => {
+            link.withdraw(&notification);
+        }
         Message::Notification(_) | Message::Response(_) => {}
     });
     if lived.await { Try::Lived } else { Try::NotNow }

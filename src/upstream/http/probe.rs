@@ -17,7 +17,7 @@ use crate::upstream::EraChoice;
 use crate::upstream::link::{StartError, Started, Want};
 use crate::wire::bridge;
 use crate::wire::jsonrpc::{ErrorObject, Message, RequestId, Response, code};
-use crate::wire::mcp::{Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST, name};
+use crate::wire::mcp::{Era, Features, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST, name};
 
 use super::session::{Session, SessionLink};
 use super::stateless::{self, StatelessLink};
@@ -52,17 +52,18 @@ pub(super) async fn open(
     (choice, want): (EraChoice, Want),
     probe_timeout: Duration,
 ) -> Result<Started, StartError> {
-    match (choice, want) {
-        (EraChoice::Legacy, Want::Era(Era::Stateless)) => {
+    let features = want.features();
+    match (choice, want.era()) {
+        (EraChoice::Legacy, Some(Era::Stateless)) => {
             Err(StartError::Era(Era::Stateless, "configured as legacy".to_owned()))
         }
-        (EraChoice::Stateless, Want::Era(Era::Legacy)) => {
+        (EraChoice::Stateless, Some(Era::Legacy)) => {
             Err(StartError::Era(Era::Legacy, "configured as stateless".to_owned()))
         }
-        (EraChoice::Legacy | EraChoice::Auto, Want::Era(Era::Legacy)) | (EraChoice::Legacy, Want::Any) => {
-            legacy(target, tasks).await
+        (EraChoice::Legacy | EraChoice::Auto, Some(Era::Legacy)) | (EraChoice::Legacy, None) => {
+            legacy(target, tasks, features).await
         }
-        (EraChoice::Stateless, Want::Any | Want::Era(Era::Stateless)) => {
+        (EraChoice::Stateless, None | Some(Era::Stateless)) => {
             let facts = match discover(&target, probe_timeout).await? {
                 Finding::Stateless(facts) => facts,
                 Finding::TryInitialize(why) => {
@@ -72,13 +73,13 @@ pub(super) async fn open(
             };
             Ok(stateless(target, tasks, facts))
         }
-        (EraChoice::Auto, Want::Era(Era::Stateless)) => match discover(&target, probe_timeout).await? {
+        (EraChoice::Auto, Some(Era::Stateless)) => match discover(&target, probe_timeout).await? {
             Finding::Stateless(facts) => Ok(stateless(target, tasks, facts)),
             Finding::TryInitialize(why) => Err(StartError::Era(Era::Stateless, why)),
         },
-        (EraChoice::Auto, Want::Any) => match discover(&target, probe_timeout).await? {
+        (EraChoice::Auto, None) => match discover(&target, probe_timeout).await? {
             Finding::Stateless(facts) => Ok(stateless(target, tasks, facts)),
-            Finding::TryInitialize(probed) => legacy(target, tasks).await.map_err(|err| match err {
+            Finding::TryInitialize(probed) => legacy(target, tasks, features).await.map_err(|err| match err {
                 StartError::Era(_, why) => {
                     StartError::Failed(format!("speaks no era: server/discover: {probed}; initialize: {why}"))
                 }
@@ -93,9 +94,12 @@ fn stateless(target: Arc<Target>, tasks: Tasks, facts: Facts) -> Started {
     Started { link, tools: facts.tools, list_changed: facts.list_changed }
 }
 
-async fn legacy(target: Arc<Target>, tasks: Tasks) -> Result<Started, StartError> {
-    let (session, facts) = initialize(&target, &tasks, 1, 1).await?;
-    let link = Arc::new(SessionLink::new(target, tasks, session));
+async fn legacy(target: Arc<Target>, tasks: Tasks, features: Features) -> Result<Started, StartError> {
+    let (session, facts) = initialize(&target, &tasks, (1, 1), features).await?;
+    let link = Arc::new(SessionLink::new(target, tasks, session, features));
+    if features.may_be_asked() {
+        link.listen_beside().await;
+    }
     Ok(Started { link, tools: facts.tools, list_changed: facts.list_changed })
 }
 
@@ -140,11 +144,12 @@ async fn discover(target: &Target, timeout: Duration) -> Result<Finding, StartEr
 pub(super) async fn initialize(
     target: &Arc<Target>,
     tasks: &Tasks,
-    id: u64,
-    generation: u64,
+    (id, generation): (u64, u64),
+    features: Features,
 ) -> Result<(Session, Facts), StartError> {
     let members = format!(
-        r#""protocolVersion":"{LEGACY_LATEST}","capabilities":{{}},"clientInfo":{}"#,
+        r#""protocolVersion":"{LEGACY_LATEST}","capabilities":{},"clientInfo":{}"#,
+        features.spelled(Era::Legacy),
         String::from_utf8_lossy(&bridge::server_info())
     );
     let body = bridge::own_request(id, "initialize", Era::Legacy, b"", &members);

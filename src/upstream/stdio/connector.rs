@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use crate::clock::Clock;
 use crate::exchange::Reply;
 use crate::runtime::Tasks;
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Era, Features};
 
 use crate::upstream::ServerSettings;
 use crate::upstream::link::{BoxFuture, Connector, Link, Outgoing, StartError, Started, Want};
@@ -66,7 +66,8 @@ impl StdioConnector {
         let plan = Plan::new(self.settings.era, want)?;
         let mut unfinished = Unfinished(None);
         let limit = self.settings.start_timeout;
-        let Ok(opened) = tokio::time::timeout(limit, self.attempts(plan, &mut unfinished)).await else {
+        let Ok(opened) = tokio::time::timeout(limit, self.attempts((plan, want.features()), &mut unfinished)).await
+        else {
             let tail = unfinished.0.as_ref().map(|connection| connection.output.tail()).unwrap_or_default();
             let last = if tail.is_empty() { String::new() } else { format!("; last output: {tail}") };
             let name = &self.settings.name;
@@ -80,13 +81,17 @@ impl StdioConnector {
         Ok(Started { link, tools: facts.tools, list_changed: facts.list_changed })
     }
 
-    async fn attempts(&self, plan: Plan, unfinished: &mut Unfinished) -> Result<(Arc<Connection>, Facts), StartError> {
-        let connection = self.launch(unfinished).await?;
+    async fn attempts(
+        &self,
+        (plan, features): (Plan, Features),
+        unfinished: &mut Unfinished,
+    ) -> Result<(Arc<Connection>, Facts), StartError> {
+        let connection = self.launch(features, unfinished).await?;
         match super::handshake::open(&connection, plan).await? {
             Opened::Done(facts) => return Ok((connection, facts)),
             Opened::EndedAtProbe => tracing::debug!(server = %self.settings.name, "ended at the probe; started again"),
         }
-        let connection = self.launch(unfinished).await?;
+        let connection = self.launch(features, unfinished).await?;
         match super::handshake::open(&connection, Plan::Legacy).await? {
             Opened::Done(facts) => Ok((connection, facts)),
             Opened::EndedAtProbe => Err(StartError::Failed(format!("server '{}' ended", self.settings.name))),
@@ -94,10 +99,10 @@ impl StdioConnector {
     }
 
     /// Starts a child and its four tasks.
-    async fn launch(&self, unfinished: &mut Unfinished) -> Result<Arc<Connection>, StartError> {
+    async fn launch(&self, features: Features, unfinished: &mut Unfinished) -> Result<Arc<Connection>, StartError> {
         let (running, pipes) = super::child::spawn(&self.settings, &self.base_env.0).await?;
         let output = Arc::new(Output::new(&self.settings, self.clock.clone()));
-        let (connection, queue) = Connection::new(Arc::clone(&self.settings), Arc::clone(&output));
+        let (connection, queue) = Connection::new(Arc::clone(&self.settings), Arc::clone(&output), features);
         let stderr_end = CancellationToken::new();
         let read = [connection.read_end.clone(), stderr_end.clone()];
         let supervisor = Supervisor::new(running, Arc::clone(&connection), self.settings.end_grace, read);

@@ -76,15 +76,13 @@ impl Plan {
     /// Reconciles what is configured with what is wanted.
     pub(super) fn new(choice: EraChoice, want: Want) -> Result<Self, StartError> {
         let configured = |era| StartError::Era(era, "the settings name the other one".to_owned());
-        match (choice, want) {
-            (EraChoice::Auto, Want::Any) => Ok(Self::Probe),
-            (EraChoice::Auto | EraChoice::Legacy, Want::Era(Era::Legacy)) | (EraChoice::Legacy, Want::Any) => {
-                Ok(Self::Legacy)
-            }
-            (EraChoice::Auto, Want::Era(Era::Stateless)) => Ok(Self::StatelessOnly),
-            (EraChoice::Stateless, Want::Any | Want::Era(Era::Stateless)) => Ok(Self::Stateless),
-            (EraChoice::Legacy, Want::Era(Era::Stateless)) => Err(configured(Era::Stateless)),
-            (EraChoice::Stateless, Want::Era(Era::Legacy)) => Err(configured(Era::Legacy)),
+        match (choice, want.era()) {
+            (EraChoice::Auto, None) => Ok(Self::Probe),
+            (EraChoice::Auto | EraChoice::Legacy, Some(Era::Legacy)) | (EraChoice::Legacy, None) => Ok(Self::Legacy),
+            (EraChoice::Auto, Some(Era::Stateless)) => Ok(Self::StatelessOnly),
+            (EraChoice::Stateless, None | Some(Era::Stateless)) => Ok(Self::Stateless),
+            (EraChoice::Legacy, Some(Era::Stateless)) => Err(configured(Era::Stateless)),
+            (EraChoice::Stateless, Some(Era::Legacy)) => Err(configured(Era::Legacy)),
         }
     }
 }
@@ -187,7 +185,8 @@ async fn initialize(connection: &Arc<Connection>) -> Result<Facts, StartError> {
     connection.initializing();
     let info = bridge::server_info();
     let members = format!(
-        r#""protocolVersion":"{LEGACY_LATEST}","capabilities":{{}},"clientInfo":{}"#,
+        r#""protocolVersion":"{LEGACY_LATEST}","capabilities":{},"clientInfo":{}"#,
+        connection.features().spelled(Era::Legacy),
         String::from_utf8_lossy(&info)
     );
     let response = match ask(connection, "initialize", members, Era::Legacy).await {
@@ -230,7 +229,13 @@ fn ask(
         match reply.into_parts().0 {
             ReplyBody::Done(outcome) => match *outcome {
                 Ok(Answer::Upstream { response, .. }) => Ok(*response),
-                Ok(Answer::Discovery(_) | Answer::Ended | Answer::Tools(_) | Answer::Unseen(_)) => Err(nothing()),
+                Ok(
+                    Answer::Discovery(_)
+                    | Answer::Ended
+                    | Answer::InputRequired(_)
+                    | Answer::Tools(_)
+                    | Answer::Unseen(_),
+                ) => Err(nothing()),
                 Err(reject) => Err(reject),
             },
             // Own requests carry no progress token, so nothing comes before the answer.

@@ -618,7 +618,7 @@ read()
                 outcomes += 1;
                 assert_eq!(text_of(outcome), "ok");
             }
-            Event::Log(_) | Event::ToolsChanged => panic!("unexpected"),
+            Event::Ask(_) | Event::Log(_) | Event::Said(_) | Event::ToolsChanged => panic!("unexpected"),
         }
     }
     assert_eq!((values, outcomes), (vec![1.0, 2.5], 1));

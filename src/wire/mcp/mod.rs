@@ -4,6 +4,7 @@
 
 mod features;
 mod header;
+mod input;
 mod meta;
 mod method;
 mod tool;
@@ -11,6 +12,7 @@ mod version;
 
 pub use features::{Feature, Features};
 pub use header::{HeaderError, decode_value, encode_value, name};
+pub use input::{InputKind, Unasked, is_url};
 pub use meta::{
     CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, MetaError, PROGRESS_TOKEN_KEY, RESERVED_PREFIX, RequestMeta,
     SERVER_INFO_KEY, SUBSCRIPTION_ID_KEY, VERSION_KEY,
