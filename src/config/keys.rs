@@ -121,6 +121,9 @@ pub(super) const EXPECT_LATER: &[&str] = &["annotations"];
 pub(super) const LIMITS: &[&str] = &[
     "connections",
     "keep_alive_secs",
+    "parked_calls",
+    "parked_calls_per_principal",
+    "question_secs",
     "request_body_bytes",
     "session_idle_secs",
     "sessions",

@@ -85,10 +85,17 @@ fn addresses(settings: &DownstreamSettings) -> Value {
 pub(super) fn limits() -> Rows {
     let door = DownstreamSettings::default();
     let (alive, idle) = (door.keep_alive.as_secs(), door.session_idle.as_secs());
+    let question = door.question.as_secs();
     let count = |most: u64, default: usize, words| number(1, most, json!(default), words);
     vec![
         ("connections", count(1_000_000, door.connections_max, "The most client connections at once.")),
         ("keep_alive_secs", number(1, 3_600, json!(alive), "The pause after which a silent stream gets a comment.")),
+        ("parked_calls", count(100_000, door.parked_max, "The most calls that wait for a stateless client's answers.")),
+        (
+            "parked_calls_per_principal",
+            count(100_000, door.parked_per_principal_max, "The most such calls of one principal."),
+        ),
+        ("question_secs", number(1, 3_600, json!(question), "How long a client may take to answer a server.")),
         ("request_body_bytes", count(1 << 32, door.body_bytes_max, "The largest request body.")),
         ("session_idle_secs", number(1, 604_800, json!(idle), "How long a session may be idle.")),
         ("sessions", count(1_000_000, door.sessions_max, "The most sessions in all.")),

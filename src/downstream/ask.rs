@@ -222,7 +222,7 @@ impl<H: Handler> Asking<H> {
 
     fn finish(&mut self, outcome: Outcome) {
         for (id, asked) in self.open.drain(..) {
-            if !asked.is_over() {
+            if !asked.is_over() || asked.is_gone() {
                 self.asker.session.forget(id);
                 self.queue.push_back(Event::Said(cancelled(id)));
             }
@@ -270,9 +270,6 @@ impl<H: Handler> Asking<H> {
         }
         let mut answers = Vec::new();
         for request in &wanted.requests {
-            if request.kind.check(&request.params, self.asker.session.client.features).is_err() {
-                return Err(unanswered("The server asks for what the client did not declare", request.kind.method()));
-            }
             let (sender, answer) = oneshot::channel();
             let responder = Responder::new(move |settled| {
                 // Whoever waited for it may have gone.

@@ -14,9 +14,10 @@ use crate::exchange::{
     Answer, Caller as _, Event, InputRequired, Outcome, Question, Reject, RejectKind, Reply, ReplyBody, ToolCall,
 };
 use crate::id::PrincipalId;
-use crate::wire::bridge::{self, Wanted};
+use crate::wire::bridge::{self, InputRequest, Wanted};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, Response};
+use crate::wire::mcp::Features;
 
 use super::Gateway;
 use super::resolve::Resolved;
@@ -47,6 +48,7 @@ pub(super) struct Inspection {
     principal: PrincipalId,
     entry: Arc<Entry>,
     call: Arc<ToolCall>,
+    features: Features,
 }
 
 impl Inspection {
@@ -55,6 +57,7 @@ impl Inspection {
             principal: resolved.caller.principal().clone(),
             entry: Arc::clone(&resolved.entry),
             call: Arc::clone(&resolved.call),
+            features: resolved.client.features,
         }
     }
 
@@ -88,7 +91,7 @@ impl Inspection {
         }
     }
 
-    /// Reads what a server wants: each question names it, and its state is sealed.
+    /// Reads what a server wants: what the client has declared [R91], with the server named and its state sealed.
     fn input(self, gateway: &Gateway, response: &Response) -> Result<InputRequired, Reject> {
         let broken = |why: &str| {
             let words = format!("server '{}' sent an input request that cannot be read", self.entry.server);
@@ -96,6 +99,11 @@ impl Inspection {
         };
         let result = response.result().unwrap_or_default();
         let mut wanted = Wanted::read(&result).map_err(|err| broken(&err.to_string()))?;
+        let undeclared = |one: &&InputRequest| one.kind.check(&one.params, self.features).is_err();
+        if let Some(request) = wanted.requests.iter().find(undeclared) {
+            let words = format!("server '{}' asks for what the client did not declare", self.entry.server);
+            return Err(Reject::upstream(RejectKind::Upstream, words, request.kind.method()));
+        }
         if let Some(state) = wanted.state.take() {
             let state = String::from_utf8_lossy(&state).into_owned();
             wanted.state = Some(json::quoted(&self.seal(gateway, state)?));

@@ -26,6 +26,8 @@ mod lists;
 #[cfg(test)]
 mod orphans;
 #[cfg(test)]
+mod questions;
+#[cfg(test)]
 mod reload;
 #[cfg(test)]
 mod schema;
