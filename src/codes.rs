@@ -163,6 +163,9 @@ codes! {
     CutOff = "P506", "stopped before everything had finished",
         "Calls were still running when the time to finish them ended, or a second signal came.",
         "Nothing, if that was meant: the calls were cancelled at their servers.";
+    State = "P507", "nothing can be kept on disk",
+        "The state folder is not known, cannot be made or written to, is open to others, or another gateway writes to it. The gateway runs without it.",
+        "Set [state] dir to a folder of your own that is not there yet, or chmod 700 the one that is.";
 
     // P6: the command line.
     Usage = "P600", "arguments that make no sense",

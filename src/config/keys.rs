@@ -1,17 +1,8 @@
 //! The keys of every section: those that are read, and those of the product that this version does not build.
 
-pub(super) const ROOT: &[&str] = &["limits", "listen", "log", "mcp", "mcp_bundles", "policies", "principals"];
-pub(super) const ROOT_LATER: &[&str] = &[
-    "aliases",
-    "audit",
-    "audit_keep_days",
-    "external",
-    "on_audit_failure",
-    "scopes",
-    "state",
-    "tool_groups",
-    "workflows",
-];
+pub(super) const ROOT: &[&str] = &["limits", "listen", "log", "mcp", "mcp_bundles", "policies", "principals", "state"];
+pub(super) const ROOT_LATER: &[&str] =
+    &["aliases", "audit", "audit_keep_days", "external", "on_audit_failure", "scopes", "tool_groups", "workflows"];
 
 pub(super) const LISTEN: &[&str] =
     &["admin", "allowed_hosts", "allowed_origins", "auth", "health", "http", "tls_cert", "tls_key"];
@@ -125,6 +116,9 @@ pub(super) const LIMITS: &[&str] = &[
     "parked_calls_per_principal",
     "question_secs",
     "request_body_bytes",
+    "resume_bytes_per_session",
+    "resume_bytes_per_stream",
+    "resume_secs",
     "session_idle_secs",
     "sessions",
     "sessions_per_principal",
@@ -132,6 +126,8 @@ pub(super) const LIMITS: &[&str] = &[
 pub(super) const LIMITS_LATER: &[&str] = &["concurrency", "rates"];
 
 pub(super) const LOG: &[&str] = &["access", "format", "level"];
+
+pub(super) const STATE: &[&str] = &["dir"];
 
 /// The tables that a key could have been meant for, and their heads.
 const TABLES: &[(&str, &[&str])] = &[
@@ -143,6 +139,7 @@ const TABLES: &[(&str, &[&str])] = &[
     ("[policies.NAME]", POLICY),
     ("[limits]", LIMITS),
     ("[log]", LOG),
+    ("[state]", STATE),
 ];
 
 /// Finds the table that has a key; `None` if no table has it, or more than one.

@@ -114,6 +114,11 @@ pub(super) fn limits(table: Option<&Table<'_>>, settings: &mut DownstreamSetting
     count("parked_calls_per_principal", 100_000, &mut settings.parked_per_principal_max);
     settings.parked_per_principal_max = settings.parked_per_principal_max.min(all);
     settings.question = number("question_secs", 3_600).map_or(settings.question, Duration::from_secs);
+    let replay = &mut settings.replay;
+    count("resume_bytes_per_session", 1 << 30, &mut replay.session_bytes);
+    count("resume_bytes_per_stream", 1 << 30, &mut replay.stream_bytes);
+    replay.stream_bytes = replay.stream_bytes.min(replay.session_bytes);
+    replay.time = number("resume_secs", 3_600).map_or(replay.time, Duration::from_secs);
     settings.session_idle = number("session_idle_secs", 604_800).map_or(settings.session_idle, Duration::from_secs);
     settings.keep_alive = number("keep_alive_secs", 3_600).map_or(settings.keep_alive, Duration::from_secs);
 }

@@ -15,6 +15,7 @@ mod places;
 mod policy;
 mod reader;
 mod schema;
+mod state;
 mod upstream;
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ pub fn schema() -> Value {
                 "policy": table(policy(), &[], "What a principal may use of what its bundles grant."),
                 "principal": table(principal(), &[], "Somebody who calls."),
                 "server": server_table(),
+                "state": table(state(), &[], "What outlives the process."),
             }),
         );
     }
@@ -49,6 +50,7 @@ pub(super) fn root() -> Rows {
         ("mcp_bundles", named("bundle", "Bundles by name; the only way from a principal to a server.")),
         ("policies", named("policy", "Policies by name; others may stand in policies/NAME.toml beside the file.")),
         ("principals", named("principal", "Principals by name; 'local' is whoever calls without a key.")),
+        ("state", reference("state")),
     ]
 }
 
@@ -84,8 +86,8 @@ fn addresses(settings: &DownstreamSettings) -> Value {
 
 pub(super) fn limits() -> Rows {
     let door = DownstreamSettings::default();
-    let (alive, idle) = (door.keep_alive.as_secs(), door.session_idle.as_secs());
     let question = door.question.as_secs();
+    let (alive, idle, kept) = (door.keep_alive.as_secs(), door.session_idle.as_secs(), door.replay.time.as_secs());
     let count = |most: u64, default: usize, words| number(1, most, json!(default), words);
     vec![
         ("connections", count(1_000_000, door.connections_max, "The most client connections at once.")),
@@ -97,6 +99,23 @@ pub(super) fn limits() -> Rows {
         ),
         ("question_secs", number(1, 3_600, json!(question), "How long a client may take to answer a server.")),
         ("request_body_bytes", count(1 << 32, door.body_bytes_max, "The largest request body.")),
+        (
+            "resume_bytes_per_session",
+            count(
+                1 << 30,
+                door.replay.session_bytes,
+                "The most bytes kept of a session's calls for a lost connection.",
+            ),
+        ),
+        (
+            "resume_bytes_per_stream",
+            count(
+                1 << 30,
+                door.replay.stream_bytes,
+                "The most bytes kept of one call; a larger answer becomes an error.",
+            ),
+        ),
+        ("resume_secs", number(1, 3_600, json!(kept), "How long they are kept once the call is over.")),
         ("session_idle_secs", number(1, 604_800, json!(idle), "How long a session may be idle.")),
         ("sessions", count(1_000_000, door.sessions_max, "The most sessions in all.")),
         (
@@ -112,6 +131,16 @@ pub(super) fn log() -> Rows {
         ("format", choice(&["json", "text"], None, "How lines look; by default text on a terminal, else json.")),
         ("level", with(text("A level, or directives as info,portcullis::upstream=debug."), "default", "info")),
     ]
+}
+
+pub(super) fn state() -> Rows {
+    vec![(
+        "dir",
+        text(
+            "The private folder for it; by default $PORTCULLIS_STATE_DIR, $XDG_STATE_HOME/portcullis or \
+             ~/.local/state/portcullis.",
+        ),
+    )]
 }
 
 pub(super) fn mcp() -> Rows {

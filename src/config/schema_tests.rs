@@ -23,6 +23,7 @@ fn sections() -> Vec<(&'static str, &'static [&'static str], Rows)> {
         ("policy", keys::POLICY, super::policy()),
         ("principal", keys::PRINCIPAL, super::principal()),
         ("server", keys::SERVER, super::server()),
+        ("state", keys::STATE, super::state()),
     ]
 }
 

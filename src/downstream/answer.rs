@@ -12,10 +12,12 @@ use crate::exchange::{
     Answer, ByteStream, Event, Handler, InputRequired, Outcome, ReasonCode, Reject, RejectKind, ToolsPage, Unseen,
 };
 use crate::id::PrincipalId;
+use crate::session::Session;
 use crate::wire::bridge::{BridgeRefusal, ClientSide, lift_error, lift_result, server_info};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, RequestId, Response as RpcResponse};
 use crate::wire::mcp::{Era, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY};
+use crate::wire::sse;
 
 use super::accept::Take;
 use super::body::Body;
@@ -133,7 +135,7 @@ impl Rendered {
                 stream::respond(Body::pieces(stream::begin_event(&self.parts), stream::end_event(rest.pieces), guards))
             }
             (Some(rest), false) => json_pieces(self.parts, rest, guards),
-            (None, true) => stream::respond(Body::parts(stream::event(&self.parts), guards)),
+            (None, true) => stream::respond(Body::parts(sse::message(sse::Head::default(), &self.parts), guards)),
             (None, false) => json_response(self.status, self.parts, guards),
         };
         if let Some((name, value)) = self.header.map(|header| *header) {
@@ -322,17 +324,22 @@ fn tools(id: &RequestId, page: ToolsPage, era: Era) -> Vec<Bytes> {
 // === impl Door ===
 
 impl<H: Handler> Door<H> {
-    /// Answers a POST with what the hall says.
-    pub(super) async fn answer(&self, mut running: Running, asker: Asker, take: Take) -> Response<Body> {
-        let keep_alive = self.settings.keep_alive;
-        let silence = tokio::time::sleep(keep_alive);
+    /// Answers a POST with what the hall says; `session` is where its client may come back to it.
+    pub(super) async fn answer(
+        &self,
+        mut running: Running,
+        asker: Asker,
+        take: Take,
+        session: Option<&Session>,
+    ) -> Response<Body> {
+        let silence = tokio::time::sleep(self.silence(session));
         pin!(silence);
         loop {
             let event = tokio::select! {
                 biased;
                 event = running.next() => event,
                 () = silence.as_mut(), if take.events() => {
-                    return Events::new(running, asker, keep_alive).with_comment().respond();
+                    return self.events(running, asker, None, session).with_comment().respond();
                 }
             };
             match event {
@@ -343,7 +350,7 @@ impl<H: Handler> Door<H> {
                 }
                 Some(event) if take.events() => {
                     if let Some(message) = asker.message(event) {
-                        return Events::new(running, asker, keep_alive).with_message(&[message]).respond();
+                        return self.events(running, asker, Some(message), session).respond();
                     }
                 }
                 Some(_) => {}
@@ -367,8 +374,8 @@ impl<H: Handler> Door<H> {
             Some(Some(event)) => messages.extend(asker.message(event)),
             None => {}
         }
-        let events = Events::new(running, asker, self.settings.keep_alive);
-        messages.into_iter().fold(events, |events, message| events.with_message(&[message])).respond()
+        let events = self.events(running, asker, None, None);
+        messages.into_iter().fold(events, Events::with_message).respond()
     }
 }
 

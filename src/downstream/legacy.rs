@@ -15,7 +15,8 @@ use super::answer::{Asker, Rendered, invalid};
 use super::body::Body;
 use super::post::{Single, Visit, label};
 use super::respond::{Fault, Refusal, bare};
-use super::running::{Running, Survive};
+use super::resume::priming;
+use super::running::Running;
 use super::server::Door;
 use super::stateless::{call_params, cursor_of};
 
@@ -52,7 +53,7 @@ impl<H: Handler> Door<H> {
         match message {
             Message::Request(request) => match self.begin(visit, &session, (request, meta), Form::Alone) {
                 Begun::Answered(rendered) => rendered.respond(visit.take, Vec::new()),
-                Begun::Calling(running, asker) => self.answer(running, asker, visit.take).await,
+                Begun::Calling(running, asker) => self.answer(running, asker, visit.take, Some(&session)).await,
             },
             Message::Notification(notification) => {
                 note(&session, &notification);
@@ -147,22 +148,25 @@ impl<H: Handler> Door<H> {
         let Some(guard) = asker.id.as_ref().and_then(|id| session.begin(id)) else {
             return Begun::Answered(asker.refuse(Fault::DuplicateId.into()));
         };
-        let survives = matches!(call, Call::CallTool(_));
+        let survives = match &call {
+            Call::CallTool(call) => Some(Arc::clone(call)),
+            Call::Discover | Call::Listen(_) | Call::ListTools { .. } => None,
+        };
         let exchange =
             Exchange { endpoint: visit.endpoint.clone(), client: session.client.clone(), owner: session.owner(), call };
         let running = self
             .call_of_session(visit, session, exchange, form)
             .stopped_by(guard.stop().clone())
             .holding((guard, self.drain.guard()));
-        let running = if survives {
-            running.surviving(Survive { tasks: self.tasks.clone(), slots: Arc::clone(&self.orphans) })
-        } else {
-            running
+        let running = match survives {
+            Some(call) => running.surviving(self.survive(), call),
+            None => running,
         };
         Begun::Calling(running, asker)
     }
 
-    /// Answers a GET: the session's stream of list changes; the newest wins [FC-SES-06].
+    /// Answers a GET: a stream that its client comes back to [R43], or the session's stream of list changes, of which the
+    /// newest wins [FC-SES-06].
     pub(super) async fn get(&self, visit: &Visit<H::Caller>) -> Response<Body> {
         if visit.header(name::SESSION_ID) == Single::Absent {
             return visit.refuse(Fault::Verb("POST"), None);
@@ -173,6 +177,12 @@ impl<H: Handler> Door<H> {
         };
         if !visit.take.events() {
             return visit.refuse(Fault::NotAcceptable, None);
+        }
+        match visit.header(name::LAST_EVENT_ID) {
+            Single::Value(event_id) if !event_id.is_empty() && priming(session.client.version).is_some() => {
+                return self.resume(visit, &session, event_id);
+            }
+            Single::Absent | Single::Bad | Single::Value(_) => {}
         }
         if self.drain.is_draining() {
             return visit.refuse(Fault::Draining, None);

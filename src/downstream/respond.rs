@@ -52,6 +52,8 @@ pub(super) enum Fault {
     DuplicateId,
     /// A header is missing, repeated, or disagrees with the body.
     Header(String),
+    /// `Last-Event-ID` names nothing that is kept.
+    EventUnknown,
     /// `Host` or `Origin` is not allowed.
     Foreign(&'static str),
     /// `MCP-Protocol-Version` names nothing that a legacy session speaks.
@@ -157,6 +159,10 @@ impl From<Fault> for Refusal {
             },
             Fault::DuplicateId => Self::plain(BAD, REQUEST, "A request with this id is in flight"),
             Fault::Header(why) => Self::plain(BAD, code::HEADER_MISMATCH, why),
+            Fault::EventUnknown => Self {
+                reason: ReasonCode::Unknown,
+                ..Self::plain(BAD, REQUEST, "Last-Event-ID is of no stream that is kept for this session")
+            },
             Fault::Foreign(why) => Self::plain(StatusCode::FORBIDDEN, REQUEST, why),
             Fault::LegacyVersion => Self::plain(BAD, REQUEST, "Unsupported MCP-Protocol-Version"),
             Fault::Meta(why) => Self::plain(BAD, code::INVALID_PARAMS, why),

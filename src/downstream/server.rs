@@ -78,6 +78,7 @@ impl<H: Handler> Downstream<H> {
             max: settings.sessions_max,
             per_principal_max: settings.sessions_per_principal_max,
             idle: settings.session_idle,
+            replay: settings.replay,
         };
         let pause = (settings.session_idle / 4).clamp(Duration::from_millis(10), REAP_PAUSE_MAX);
         let sessions = SessionStore::new(limits, clock.clone());

@@ -62,7 +62,7 @@ impl<H: Handler> Door<H> {
         };
         let id = request.id.clone();
         match self.open_stateless(visit, request, meta, Mirror::Headers) {
-            Ok(Opened { running, asker, first: None }) => self.answer(running, asker, visit.take).await,
+            Ok(Opened { running, asker, first: None }) => self.answer(running, asker, visit.take, None).await,
             Ok(Opened { running, asker, first }) if visit.take.events() => self.stream(running, asker, first).await,
             Ok(Opened { .. }) => visit.refuse(Fault::NotAcceptable, Some(id)),
             Err(refusal) => visit.refuse(refusal, Some(id)),

@@ -16,6 +16,10 @@ pub trait Caller: Clone + Send + Sync + 'static {
     /// Says whether this principal is connected to what the path names [NAM-5].
     fn serves(&self, endpoint: &Endpoint) -> bool;
 
+    /// Says whether this principal may call a tool now, by the name a client uses on this path: what a server has said of
+    /// it is kept for those alone [CFG-4].
+    fn may_call(&self, endpoint: &Endpoint, tool: &str) -> bool;
+
     /// Returns the fingerprint of what this principal sees there now, for a new session's [`super::Told`].
     fn seen(&self, endpoint: &Endpoint) -> u64;
 }

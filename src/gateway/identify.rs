@@ -143,6 +143,11 @@ impl Caller for Identified {
         }
     }
 
+    fn may_call(&self, endpoint: &Endpoint, tool: &str) -> bool {
+        // Also while its server is down: what it has said before is no less permitted.
+        self.view().resolve(scope(endpoint), tool).is_some()
+    }
+
     fn seen(&self, endpoint: &Endpoint) -> u64 {
         self.view().fingerprint(scope(endpoint), &self.mask)
     }

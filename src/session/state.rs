@@ -18,6 +18,8 @@ use crate::wire::jsonrpc::{RequestId, Response};
 
 use super::questions::Questions;
 
+use super::replay::{Kept, Shelf};
+
 /// A legacy client's session.
 #[derive(Debug)]
 pub struct Session {
@@ -39,6 +41,7 @@ pub struct Session {
     pub(super) clock: Clock,
     pub(super) live: Mutex<Live>,
     pub(super) questions: Questions,
+    pub(super) shelf: Arc<Shelf>,
 }
 
 /// What is in flight.
@@ -123,6 +126,19 @@ impl Session {
         self.questions.forget(id);
     }
 
+    /// Makes room for a stream that the client may come back to [R45]: of a request, for a tool by the client's name for
+    /// it. `None` where there is no room.
+    #[must_use]
+    pub fn keep(&self, request: RequestId, tool: String) -> Option<Arc<Kept>> {
+        self.shelf.place(request, tool)
+    }
+
+    /// Finds the stream that an event's id is of, and the event's number in it [R43].
+    #[must_use]
+    pub fn kept(&self, event_id: &str) -> Option<(Arc<Kept>, u64)> {
+        self.shelf.find(event_id)
+    }
+
     /// Returns the owner of the server-side state this session opens.
     #[must_use]
     pub fn owner(&self) -> Owner {
@@ -139,6 +155,7 @@ impl Session {
             call.stop();
         }
         self.questions.end();
+        self.shelf.close();
         self.ended.cancel();
     }
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::Clock;
 use crate::exchange::{Answer, Event, Reply};
 use crate::id::UpstreamName;
 use crate::runtime::{Ready, Tasks};
@@ -15,6 +16,7 @@ use crate::wire::jsonrpc::{RequestId, Response};
 use crate::wire::mcp::Era;
 
 use super::link::{BoxFuture, Connector, Link, Outgoing, StartError, Started, Want};
+use super::means::Means;
 use super::server::Server;
 use super::set::TargetSet;
 use super::{ServerSettings, Transport};
@@ -34,7 +36,7 @@ struct Fake {
 /// Makes a set of servers whose tools are given as definitions, and starts them.
 pub(crate) fn targets(servers: &[(UpstreamName, Vec<String>)], tasks: &Tasks) -> (Arc<TargetSet>, Calls) {
     let calls = Calls::default();
-    let news = watch::Sender::new(0);
+    let means = Means::new(tasks.clone(), Clock::manual());
     let servers = servers
         .iter()
         .map(|(name, tools)| {
@@ -53,10 +55,10 @@ pub(crate) fn targets(servers: &[(UpstreamName, Vec<String>)], tasks: &Tasks) ->
                 closed: CancellationToken::new(),
                 changes: watch::Sender::new(0),
             });
-            Server::new(settings, fake, tasks.clone(), Arc::new(Semaphore::new(4)), news.clone())
+            Server::new(settings, fake, &means)
         })
         .collect();
-    let set = Arc::new(TargetSet::of(servers, tasks.clone(), news));
+    let set = Arc::new(TargetSet::of(servers, means));
     set.start(|_| 1, &Ready::new());
     (set, calls)
 }

@@ -6,9 +6,11 @@
 #[cfg(test)]
 pub(crate) mod fake;
 mod http;
+mod kept;
 mod lease;
 mod link;
 mod list;
+mod means;
 mod question;
 mod server;
 mod set;

@@ -19,9 +19,11 @@ use crate::policy::Permitted;
 use crate::runtime::{ReadyLatch, Tasks};
 use crate::wire::mcp::{Era, Features, ToolDefinition};
 
+use super::kept::Kept;
 use super::lease::Lease;
 use super::link::{Connector, Link, Outgoing, StartError, Started, Want};
 use super::list::{self, Listing};
+use super::means::Means;
 use super::{OnDown, ServerSettings, Transport};
 
 const BACKOFF_MIN: Duration = Duration::from_millis(500);
@@ -64,6 +66,7 @@ pub struct Server {
     starts: Arc<Semaphore>,
     pub(super) status: watch::Sender<TargetStatus>,
     news: watch::Sender<u64>,
+    kept: Kept,
     hidden: AtomicBool,
     pub(super) started: AtomicBool,
     /// One principal alone is granted it.
@@ -119,22 +122,17 @@ pub(super) type Slot = Arc<tokio::sync::Mutex<Option<Arc<dyn Link>>>>;
 // === impl Server ===
 
 impl Server {
-    pub(super) fn new(
-        settings: Arc<ServerSettings>,
-        connector: Arc<dyn Connector>,
-        tasks: Tasks,
-        starts: Arc<Semaphore>,
-        news: watch::Sender<u64>,
-    ) -> Arc<Self> {
+    pub(super) fn new(settings: Arc<ServerSettings>, connector: Arc<dyn Connector>, means: &Means) -> Arc<Self> {
         let status = watch::Sender::new(TargetStatus { phase: Phase::Starting, tools: None });
         Arc::new(Self {
             lease: Lease::new(settings.name.clone()),
             settings,
             connector,
-            tasks,
-            starts,
+            tasks: means.tasks.clone(),
+            starts: Arc::clone(&means.starts),
             status,
-            news,
+            news: means.news.clone(),
+            kept: means.kept.clone(),
             hidden: AtomicBool::new(false),
             started: AtomicBool::new(false),
             sole: AtomicBool::new(false),
@@ -175,6 +173,15 @@ impl Server {
     #[must_use]
     pub fn is_hidden(&self) -> bool {
         self.hidden.load(Ordering::Acquire)
+    }
+
+    /// Shows the list that was kept, until the fresh one arrives [TRN-8]. Blocks.
+    pub(super) fn recall(&self) {
+        if self.status.borrow().tools.is_none()
+            && let Some(tools) = self.kept.read(&self.settings)
+        {
+            self.change(|status| status.tools = Some(tools));
+        }
     }
 
     /// Waits until it is no longer starting.
@@ -347,6 +354,7 @@ impl Server {
             status.phase = Phase::Ready;
             status.tools = Some(Arc::from(listing.tools));
         });
+        self.kept.write(&self.settings, self.status.subscribe(), &self.tasks);
     }
 
     fn set_phase(&self, phase: Phase) {
@@ -593,13 +601,13 @@ fn backoff(failures: u32) -> Duration {
 mod tests {
     use std::sync::Arc;
 
-    use tokio::sync::{Semaphore, watch};
-
     use super::{BACKOFF_MAX, BACKOFF_MIN, Phase, Server, ServerSettings, Transport, backoff};
+    use crate::clock::Clock;
     use crate::id::UpstreamName;
     use crate::runtime::Tasks;
     use crate::secret::Secret;
     use crate::upstream::http;
+    use crate::upstream::means::Means;
 
     /// A list asks first where servers stand, then whether the snapshot has seen their news: one that came in between would
     /// be missing from it, as if it were old [TRN-8].
@@ -610,8 +618,7 @@ mod tests {
         let transport = Transport::Http { uri: url.parse().unwrap(), url: Secret::new(url), headers: Vec::new() };
         let settings = Arc::new(ServerSettings::new(UpstreamName::new("up").unwrap(), transport));
         let connector = http::connector(Arc::clone(&settings), Tasks::new());
-        let starts = Arc::new(Semaphore::new(1));
-        let server = Server::new(settings, connector, Tasks::new(), starts, watch::Sender::new(0));
+        let server = Server::new(settings, connector, &Means::new(Tasks::new(), Clock::manual()));
         std::thread::scope(|scope| {
             scope.spawn(|| (1..=CHANGES).for_each(|count| server.set_phase(Phase::Down(count.to_string()))));
             let mut count = 0;

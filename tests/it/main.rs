@@ -22,6 +22,8 @@ mod help;
 #[cfg(test)]
 mod ids;
 #[cfg(test)]
+mod kept;
+#[cfg(test)]
 mod lists;
 #[cfg(test)]
 mod orphans;

@@ -149,13 +149,16 @@ async fn a_question_on_the_sessions_stream_belongs_to_the_only_call() {
         assert_eq!(told.answers()[0][0]["action"], "accept", "{told:?}");
 
         // With two in flight nobody knows: it is refused, never guessed.
-        let other = client.clone();
-        let held = tokio::spawn(async move { other.tries("up__hold").await });
-        until("a second call", || quiz.count(&["tools/call", "\"hold\""]) == 1).await;
-        let told = within_deadline("the answer", client.quiz("up__quiz", rounds, willing)).await;
-        assert_eq!(told.answers()[0][0]["code"], -32601, "{told:?}");
-        assert!(told.asked.is_empty(), "{told:?}");
-        held.abort();
+        let asking = async {
+            until("a second call", || quiz.count(&["tools/call", "\"hold\""]) == 1).await;
+            let told = within_deadline("the answer", client.quiz("up__quiz", rounds, willing)).await;
+            assert_eq!(told.answers()[0][0]["code"], -32601, "{told:?}");
+            assert!(told.asked.is_empty(), "{told:?}");
+        };
+        tokio::select! {
+            held = client.tries("up__hold") => panic!("{held:?}"),
+            () = asking => {}
+        }
         app.stop().await;
     }
 }

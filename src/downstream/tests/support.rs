@@ -1,6 +1,7 @@
 //! A hall that does what a tool's name says, and a client that shows bytes.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -43,12 +44,14 @@ pub(super) struct Hall {
     pub(super) gate: Arc<Notify>,
     /// Tells all listeners of a change.
     pub(super) changes: broadcast::Sender<()>,
+    /// Whether anybody may call anything.
+    pub(super) open: AtomicBool,
     /// The facts of the last exchange.
     pub(super) last: Mutex<Option<Facts>>,
 }
 
 #[derive(Clone)]
-pub(super) struct Guest(PrincipalId);
+pub(super) struct Guest(PrincipalId, bool);
 
 struct Witness(String, mpsc::Sender<Noticed>);
 
@@ -68,6 +71,10 @@ impl Caller for Guest {
             Endpoint::All => true,
             Endpoint::Server(name) => name.as_str() == "s",
         }
+    }
+
+    fn may_call(&self, _: &Endpoint, _: &str) -> bool {
+        self.1
     }
 
     fn seen(&self, _: &Endpoint) -> u64 {
@@ -103,8 +110,8 @@ impl Handler for Hall {
         let reject = |kind| Err(Reject::client(kind, "No", ReasonCode::Unauthenticated));
         match credential {
             Credential::ApiKey(key) if key.expose() == "nobody" => reject(RejectKind::NotMapped),
-            Credential::ApiKey(key) => Ok(Guest(PrincipalId::new(key.expose()))),
-            Credential::Local(principal) => Ok(Guest(principal.clone())),
+            Credential::ApiKey(key) => Ok(Guest(PrincipalId::new(key.expose()), self.open.load(Ordering::Relaxed))),
+            Credential::Local(principal) => Ok(Guest(principal.clone(), true)),
             Credential::Malformed | Credential::None => reject(RejectKind::Unauthenticated),
         }
     }
@@ -113,8 +120,8 @@ impl Handler for Hall {
         caller
     }
 
-    async fn check(self: &Arc<Self>, _: Guest, _: Exchange) -> Result<(), Reject> {
-        Ok(())
+    fn check(self: &Arc<Self>, _: Guest, _: Exchange) -> impl Future<Output = Result<(), Reject>> + Send + 'static {
+        std::future::ready(Ok(()))
     }
 
     fn call(self: &Arc<Self>, _: Guest, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
@@ -186,6 +193,14 @@ impl Hall {
                 let Event::Done(outcome) = answered(r#"{"content":[]}"#) else { panic!() };
                 Reply::once(outcome)
             }
+            "gate-large" => {
+                self.gate.notified().await;
+                let Event::Done(outcome) = answered(&format!(r#"{{"content":[],"text":"{}"}}"#, "x".repeat(300)))
+                else {
+                    panic!()
+                };
+                Reply::once(outcome)
+            }
             "chatty" => {
                 let gate = Arc::clone(&self.gate);
                 let before = [
@@ -230,7 +245,8 @@ impl House {
     pub(super) fn with(settings: DownstreamSettings) -> Self {
         let (sender, noticed) = mpsc::channel(256);
         let (changes, _) = broadcast::channel(16);
-        let hall = Arc::new(Hall { noticed: sender, gate: Arc::default(), changes, last: Mutex::default() });
+        let (gate, open, last) = (Arc::default(), AtomicBool::new(true), Mutex::default());
+        let hall = Arc::new(Hall { noticed: sender, gate, changes, open, last });
         let (tasks, drain, clock) = (Tasks::new(), Drain::new(), Clock::manual());
         let door = Downstream::new(settings, Arc::clone(&hall), tasks.clone(), drain.clone(), clock.clone());
         let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), Slots::new(64)).unwrap();
@@ -328,8 +344,10 @@ impl Got {
 
     /// The messages of an event stream that has ended.
     pub(super) fn events(&self) -> Vec<Value> {
-        let blocks = self.body.split("\n\n").filter_map(|block| block.strip_prefix("event: message\ndata: "));
-        blocks.map(|data| serde_json::from_str(&data.replace("\ndata: ", "\n")).unwrap()).collect()
+        let blocks = self.body.split("\n\n").filter(|block| block.starts_with("event: message\n"));
+        let data =
+            |block: &str| block.lines().filter_map(|line| line.strip_prefix("data: ")).collect::<Vec<_>>().join("\n");
+        blocks.map(data).filter(|data| !data.is_empty()).map(|data| serde_json::from_str(&data).unwrap()).collect()
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Script {
     log: Mutex<Vec<String>>,
     answers: Mutex<HashMap<String, oneshot::Sender<Value>>>,
     last: AtomicU64,
-    beside: Mutex<Option<mpsc::UnboundedSender<String>>>,
+    beside: Mutex<Option<mpsc::Sender<String>>>,
 }
 
 /// A question of a script: what, with which message.
@@ -169,7 +169,7 @@ impl Script {
     }
 
     async fn stream(&self, wire: &mut Wire) {
-        let (sender, mut questions) = mpsc::unbounded_channel::<String>();
+        let (sender, mut questions) = mpsc::channel::<String>(16);
         *self.beside.lock().unwrap() = Some(sender);
         wire.write(EVENTS).await;
         loop {
@@ -238,7 +238,7 @@ impl Script {
                 let asked = json!({ "jsonrpc": "2.0", "id": number, "method": method, "params": params });
                 let asked = format!("data: {asked}\n\n");
                 if question["beside"] == true {
-                    self.beside.lock().unwrap().as_ref().expect("a stream").send(asked).unwrap();
+                    self.beside.lock().unwrap().as_ref().expect("a stream").try_send(asked).unwrap();
                 } else {
                     wire.write(asked.as_bytes()).await;
                 }
