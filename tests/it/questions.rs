@@ -345,6 +345,7 @@ async fn a_client_on_pipes_is_asked_there() {
         let answer = client.answer("7").await;
         let answers: Value = serde_json::from_str(&raw(&answer, "result.answers").unwrap()).unwrap();
         assert_eq!(answers, accepted(), "{answer}");
+        client.close();
         assert_eq!(client.ended().await.code, Some(0));
     }
 }

@@ -159,7 +159,8 @@ pub(crate) fn take_events(text: &mut String) -> Vec<String> {
         let event: String = text.drain(..at + 2).collect();
         let data: Vec<&str> = event.lines().filter_map(|line| line.strip_prefix("data:")).collect();
         let data: Vec<&str> = data.into_iter().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
-        if !data.is_empty() {
+        // An event that primes a stream has an id and no data.
+        if data.iter().any(|line| !line.is_empty()) {
             events.push(data.join("\n"));
         }
     }
