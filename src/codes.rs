@@ -123,6 +123,12 @@ codes! {
     Draining = "P307", "the gateway is stopping",
         "It was asked to end: running calls finish, new ones are refused.",
         "Send the request to another gateway, or again after the restart.";
+    RateLimited = "P308", "too many requests in a time",
+        "A rate is used up: of the principal's requests, or of its calls to one server or tool. It fills again by itself.",
+        "Wait for as long as the refusal says, or raise the rate: [limits.rates], rate of the server, or rate of the policy.";
+    TooManyCalls = "P309", "too many calls under way",
+        "The principal, the server or the tool has as many calls under way as it may, and as many wait already as may wait; or a call has waited too long for its turn.",
+        "Try again when some have ended, or raise [limits.concurrency], max_concurrent_calls of the server or policy, or max_queued_calls.";
 
     // P4: names and definitions of tools.
     Clash = "P401", "two tools have the same shown name",

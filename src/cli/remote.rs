@@ -246,6 +246,7 @@ fn refused(error: &ErrorObject, call: &Call) -> Trouble {
     let (exit, code) = match error.code {
         code::LIMIT => (Exit::Failure, Code::OverLimit),
         code::DRAINING => (Exit::NotReady, Code::Draining),
+        code::RATE => (Exit::Failure, Code::RateLimited),
         code::UNAUTHENTICATED => (Exit::Denied, Code::Unauthenticated),
         code::INVALID_PARAMS if error.message == "Unknown tool" => (Exit::Denied, Code::UnknownTool),
         code::INVALID_PARAMS => (Exit::Failure, Code::BadRequest),

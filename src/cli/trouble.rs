@@ -149,7 +149,8 @@ impl From<Reject> for Trouble {
             RejectKind::Draining => Exit::NotReady,
             RejectKind::NotMapped | RejectKind::Unauthenticated | RejectKind::UnknownTool => Exit::Denied,
             RejectKind::Upstream if code == Code::ServerDown => Exit::NotReady,
-            RejectKind::HeaderMismatch
+            RejectKind::Busy
+            | RejectKind::HeaderMismatch
             | RejectKind::InvalidParams
             | RejectKind::Limit
             | RejectKind::MethodNotFound

@@ -21,11 +21,13 @@ pub(super) const SERVER: &[&str] = &[
     "headers",
     "inherit_env",
     "inspect",
+    "max_concurrent_calls",
     "max_response_bytes",
     "name",
     "on_down",
     "probe_timeout_secs",
     "protocol",
+    "rate",
     "required",
     "start_timeout_secs",
     "tls_ca_cert_path",
@@ -55,8 +57,16 @@ pub(super) const PRINCIPAL_LATER: &[&str] =
 
 pub(super) const API_KEY: &[&str] = &["sha256"];
 
-pub(super) const POLICY: &[&str] =
-    &["allowed_tools", "auto_admit_mcp_tools", "deny_all_tools", "excluded_tools", "expect"];
+pub(super) const POLICY: &[&str] = &[
+    "allowed_tools",
+    "auto_admit_mcp_tools",
+    "deny_all_tools",
+    "excluded_tools",
+    "expect",
+    "max_concurrent_calls",
+    "max_queued_calls",
+    "rate",
+];
 pub(super) const POLICY_LATER: &[&str] = &[
     "allow",
     "allowed_prompts",
@@ -81,8 +91,6 @@ pub(super) const POLICY_LATER: &[&str] = &[
     "leak_guard",
     "mark_untrusted",
     "max_calls",
-    "max_concurrent_calls",
-    "max_queued_calls",
     "max_queued_tasks",
     "max_result_chars",
     "max_running_tasks",
@@ -110,11 +118,13 @@ pub(super) const EXPECT: &[&str] = &["tool", "visible"];
 pub(super) const EXPECT_LATER: &[&str] = &["annotations"];
 
 pub(super) const LIMITS: &[&str] = &[
+    "concurrency",
     "connections",
     "keep_alive_secs",
     "parked_calls",
     "parked_calls_per_principal",
     "question_secs",
+    "rates",
     "request_body_bytes",
     "resume_bytes_per_session",
     "resume_bytes_per_stream",
@@ -123,7 +133,8 @@ pub(super) const LIMITS: &[&str] = &[
     "sessions",
     "sessions_per_principal",
 ];
-pub(super) const LIMITS_LATER: &[&str] = &["concurrency", "rates"];
+pub(super) const CONCURRENCY: &[&str] = &["principal", "queued", "server", "tool"];
+pub(super) const RATES: &[&str] = &["principal", "server", "tool"];
 
 pub(super) const LOG: &[&str] = &["access", "format", "level"];
 
@@ -138,6 +149,8 @@ const TABLES: &[(&str, &[&str])] = &[
     ("[principals.NAME]", PRINCIPAL),
     ("[policies.NAME]", POLICY),
     ("[limits]", LIMITS),
+    ("[limits.concurrency]", CONCURRENCY),
+    ("[limits.rates]", RATES),
     ("[log]", LOG),
     ("[state]", STATE),
 ];

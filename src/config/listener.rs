@@ -98,7 +98,7 @@ pub(super) fn auth<'a>(table: Option<&Table<'a>>) -> AuthKey<'a> {
 /// Reads `[limits]`.
 pub(super) fn limits(table: Option<&Table<'_>>, settings: &mut DownstreamSettings) {
     let Some(table) = table else { return };
-    table.keys(keys::LIMITS, keys::LIMITS_LATER);
+    table.keys(keys::LIMITS, &[]);
     let number = |key: &str, most: u64| table.get(key).and_then(|value| value.number(&(1..=most)));
     let count = |key: &str, most: u64, slot: &mut usize| {
         *slot = number(key, most).and_then(|number| usize::try_from(number).ok()).unwrap_or(*slot);

@@ -9,6 +9,7 @@ use crate::codes::Code;
 use crate::downstream::DownstreamSettings;
 use crate::gateway::GatewaySettings;
 use crate::id::UpstreamName;
+use crate::limit::LimitSettings;
 use crate::telemetry::LogSettings;
 
 use super::error::{Diagnostic, Diagnostics, Report, Severity};
@@ -18,7 +19,7 @@ use super::mask::Masks;
 use super::places::Places;
 use super::policy::{ExpectationResult, Policies};
 use super::reader::{Source, Table};
-use super::{identity, keys, listener, state, upstream};
+use super::{identity, keys, limits, listener, state, upstream};
 
 /// The largest configuration or policy file, in bytes.
 pub(super) const FILE_MAX: u64 = 8 << 20;
@@ -132,7 +133,8 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> Read {
     let listen = root.table("listen");
     let mut downstream = DownstreamSettings::default();
     let admin = listener::listen(listen.as_ref(), expander.base, &mut downstream);
-    listener::limits(root.table("limits").as_ref(), &mut downstream);
+    let limits_table = root.table("limits");
+    listener::limits(limits_table.as_ref(), &mut downstream);
     let log = listener::log(root.table("log").as_ref(), &mut downstream);
 
     let state_dir = state::folder(root.table("state").as_ref(), expander);
@@ -159,9 +161,15 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> Read {
         principals: principals.places,
         name_budget: mcp_table.and_then(|table| table.get("name_budget")).map(|value| value.spot()),
     };
+    let limits = LimitSettings {
+        principals: principals.limits,
+        servers: servers.limits,
+        ..limits::common(limits_table.as_ref())
+    };
     let gateway = GatewaySettings {
         auth,
         keys: principals.keys,
+        limits,
         servers: servers.usable,
         principals: principals.list,
         name_budget: mcp.name_budget.unwrap_or(GatewaySettings::NAME_BUDGET),

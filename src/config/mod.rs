@@ -8,6 +8,7 @@ mod expand;
 mod identity;
 mod inputs;
 mod keys;
+mod limits;
 mod listener;
 mod load;
 mod mask;

@@ -21,6 +21,7 @@ use crate::wire::sse;
 
 use super::accept::Take;
 use super::body::Body;
+use super::refused;
 use super::respond::{Fault, Refusal, bare, json_pieces, json_response, status_of};
 use super::running::Running;
 use super::server::Door;
@@ -181,9 +182,13 @@ impl Asker {
         Rendered { parts, rest: None, ..rendered }
     }
 
-    /// Writes the refusal's line and spells it.
+    /// Writes the refusal's line and spells it: as the result of a call where that is what its client's model can read.
     pub(super) fn refuse(&self, refusal: Refusal) -> Rendered {
         log_refusal(&refusal, Some(&self.principal), self.method);
+        if let (true, Some(id), "tools/call") = (refusal.by_result, &self.id, self.method) {
+            let parts = vec![refused::result(&refusal, id, self.era)];
+            return Rendered { status: StatusCode::OK, parts, rest: None, header: None };
+        }
         Rendered::refusal(refusal, self.id.as_ref())
     }
 

@@ -117,7 +117,7 @@ impl<H: Handler> Asker<H> {
         let (body, guards) = reply.into_parts();
         let events: EventStream = match body {
             ReplyBody::Done(outcome) if !matches!(*outcome, Ok(Answer::InputRequired(_))) => {
-                return Reply::done(outcome).with_guard(guards);
+                return Reply::done(outcome).with_guards(guards);
             }
             ReplyBody::Done(outcome) => Box::pin(stream::iter([Event::Done(*outcome)])),
             ReplyBody::Events(events) => events,
@@ -264,6 +264,8 @@ impl<H: Handler> Asking<H> {
     /// Begins a round: every question of a stateless server goes to the client.
     fn round(&mut self, input: InputRequired) -> Result<(), Reject> {
         let wanted = input.wanted;
+        // The call before is over, and the next takes its own place.
+        self.guards.clear();
         self.rounds += 1;
         if self.rounds > ROUNDS_MAX {
             return Err(unanswered("The server asked too often", "over the rounds of one call"));

@@ -14,6 +14,7 @@ mod legacy;
 mod origin;
 mod park;
 mod post;
+mod refused;
 mod respond;
 mod resume;
 mod router;

@@ -60,10 +60,14 @@ impl<H: Handler> Door<H> {
                 let mut plain = ToolCall::clone(&call);
                 plain.params.request_state_at = None;
                 let exchange = Exchange { call: Call::CallTool(Arc::new(plain)), ..exchange };
-                if let Err(reject) = handler.check(caller, exchange).await {
-                    return Reply::once(Err(reject));
-                }
-                parker.join(&call, joining).unwrap_or_else(|reject| Reply::once(Err(reject)))
+                let joined = handler.check(caller, exchange).await.and_then(|place| {
+                    let reply = parker.join(&call, joining)?;
+                    Ok(match place {
+                        Some(place) => reply.with_permit(place),
+                        None => reply,
+                    })
+                });
+                joined.unwrap_or_else(|reject| Reply::once(Err(reject)))
             });
         }
         let reply = self.handler.call(visit.caller.clone(), exchange);
@@ -74,14 +78,20 @@ impl<H: Handler> Door<H> {
 // === impl Parker ===
 
 impl Parker {
-    fn parking(self, reply: Reply) -> Reply {
+    fn parking(self, mut reply: Reply) -> Reply {
+        // Given back while the call is parked; a retry takes one anew [LIM-5].
+        let place = reply.take_permit();
         let (body, guards) = reply.into_parts();
-        match body {
-            ReplyBody::Done(outcome) => Reply::done(outcome).with_guard(guards),
+        let reply = match body {
+            ReplyBody::Done(outcome) => Reply::done(outcome).with_guards(guards),
             ReplyBody::Events(events) => {
                 let parking = Parking::Live(Live { events, guards }, self);
                 Reply::events(Box::pin(stream::unfold(parking, Parking::next)))
             }
+        };
+        match place {
+            Some(place) => reply.with_permit(place),
+            None => reply,
         }
     }
 

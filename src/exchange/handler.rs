@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::id::PrincipalId;
 use crate::identity::Credential;
+use crate::limit::Permit;
 
 use super::{Endpoint, Exchange, Reject, Reply};
 
@@ -39,12 +40,19 @@ pub trait Handler: Send + Sync + 'static {
     /// Returns the same caller in the state of this moment: what a reload has taken away, it has no longer.
     fn renewed(&self, caller: Self::Caller) -> Self::Caller;
 
-    /// Judges an exchange as [`Handler::call`] would, and sends nothing: the gate of a call that goes on [POL-12].
+    /// Judges an exchange as [`Handler::call`] would, and sends nothing: the gate of a call that goes on [POL-12, R95].
+    /// Returns its place among the calls under way.
     fn check(
         self: &Arc<Self>,
         caller: Self::Caller,
         exchange: Exchange,
-    ) -> impl Future<Output = Result<(), Reject>> + Send + 'static;
+    ) -> impl Future<Output = Result<Option<Permit>, Reject>> + Send + 'static;
+
+    /// Counts a request, before its body is read or its text is looked at [LIM-5].
+    ///
+    /// # Errors
+    /// A [`Reject`] of kind `Busy`: this principal has asked too often.
+    fn admit(&self, caller: &Self::Caller) -> Result<(), Reject>;
 
     /// Handles one exchange. The future resolves when the first thing for the client is known.
     ///

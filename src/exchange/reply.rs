@@ -8,6 +8,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 use futures_core::Stream;
 
+use crate::limit::Permit;
 use crate::wire::jsonrpc::Response;
 use crate::wire::mcp::Era;
 
@@ -101,6 +102,7 @@ pub enum Event {
 pub struct Reply {
     /// The outcome, or events that end in it.
     pub body: ReplyBody,
+    permit: Option<Permit>,
     guards: Vec<Box<dyn Send>>,
 }
 
@@ -118,25 +120,48 @@ impl Reply {
     /// Makes a reply of one outcome.
     #[must_use]
     pub fn once(outcome: Outcome) -> Self {
-        Self { body: ReplyBody::Done(Box::new(outcome)), guards: Vec::new() }
+        Self::done(Box::new(outcome))
     }
 
     /// Makes a reply of one outcome that is boxed already.
     #[must_use]
     pub fn done(outcome: Box<Outcome>) -> Self {
-        Self { body: ReplyBody::Done(outcome), guards: Vec::new() }
+        Self { body: ReplyBody::Done(outcome), permit: None, guards: Vec::new() }
     }
 
     /// Makes a reply of events; the last must be `Done`.
     #[must_use]
     pub fn events(events: EventStream) -> Self {
-        Self { body: ReplyBody::Events(events), guards: Vec::new() }
+        Self { body: ReplyBody::Events(events), permit: None, guards: Vec::new() }
     }
 
     /// Lets a guard travel with the reply until it ends or is dropped.
     #[must_use]
     pub fn with_guard(mut self, guard: impl Send + 'static) -> Self {
         self.guards.push(Box::new(guard));
+        self
+    }
+
+    /// Lets a place among the calls under way travel with the reply, as a guard does [LIM-5].
+    #[must_use]
+    pub fn with_permit(mut self, permit: Permit) -> Self {
+        self.permit = Some(permit);
+        self
+    }
+
+    /// Takes the place out: whoever keeps a reply that waits for its client gives it back for that time.
+    pub const fn take_permit(&mut self) -> Option<Permit> {
+        self.permit.take()
+    }
+
+    /// Lets the guards of another reply travel with this one.
+    #[must_use]
+    pub fn with_guards(mut self, guards: Vec<Box<dyn Send>>) -> Self {
+        if self.guards.is_empty() {
+            self.guards = guards;
+        } else {
+            self.guards.extend(guards);
+        }
         self
     }
 
@@ -152,7 +177,9 @@ impl Reply {
     /// Takes the reply apart; the caller keeps the guards until the client has the last byte.
     #[must_use]
     pub fn into_parts(self) -> (ReplyBody, Vec<Box<dyn Send>>) {
-        (self.body, self.guards)
+        let Self { body, permit, mut guards } = self;
+        guards.extend(permit.map(|permit| -> Box<dyn Send> { Box::new(permit) }));
+        (body, guards)
     }
 }
 

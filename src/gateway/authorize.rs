@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::exchange::Caller as _;
 use crate::exchange::{ReasonCode, Reject, UpstreamCall};
+use crate::limit::Limits;
 use crate::policy::{Action, Permitted};
 use crate::upstream::Server;
 
@@ -18,6 +19,8 @@ pub(super) struct Authorized {
     pub(super) server: Arc<Server>,
     pub(super) call: Permitted<UpstreamCall>,
     pub(super) standing: Standing,
+    /// Where anything limits calls.
+    pub(super) limits: Option<Arc<Limits>>,
 }
 
 /// Asks policy; the only way to a [`Permitted`] call.
@@ -38,5 +41,6 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
     let call = caller.subject().decide(&action).permit(upstream).map_err(|why| Reject::unknown_tool(why.into()))?;
     let server = caller.snapshot().targets().get(&entry.server);
     let server = Arc::clone(server.ok_or_else(|| Reject::unknown_tool(ReasonCode::Unknown))?);
-    Ok(Authorized { server, call, standing: Standing::of(&caller, entry) })
+    let limits = Some(caller.snapshot().limits()).filter(|limits| limits.limits_calls()).cloned();
+    Ok(Authorized { server, call, standing: Standing::of(&caller, entry), limits })
 }

@@ -16,11 +16,11 @@ use super::standing::Standing;
 
 /// How often a call that waits is asked whether a reload has taken away what it lives by. Longer than the two seconds
 /// between two looks at the files: a timer that is the next to fire has to wake the event loop, one system call each.
-const LOOK: Duration = Duration::from_secs(3);
+pub(super) const LOOK: Duration = Duration::from_secs(3);
 
 /// Sends the call; the reply is known with the first event or the answer.
 pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> Reply {
-    let Authorized { server, call, mut standing } = authorized;
+    let Authorized { server, call, mut standing, .. } = authorized;
     let settings = server.settings();
     let max = settings.tool_max.max(settings.tool_timeout);
     let limits = Limits { idle: settings.tool_timeout, max, lease: server.lease() };
@@ -45,19 +45,20 @@ pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> 
         return Reply::once(Err(reject));
     }
     match reply.into_parts() {
-        (ReplyBody::Done(outcome), _guards) => match *outcome {
+        (ReplyBody::Done(outcome), guards) => match *outcome {
             Ok(Answer::Unseen(unseen)) => Reply::once(Ok(Answer::Unseen(Box::new(timed(
                 *unseen,
                 Whole { limits, standing, gateway: Arc::clone(gateway) },
                 end,
             ))))),
             _ => Reply::done(outcome),
-        },
+        }
+        .with_guards(guards),
         (ReplyBody::Events(events), guards) => {
             let timer = Timer::start(&limits, end);
             let open = Vec::new();
             let watched = Watched { events: Some(events), open, timer, limits, standing, gateway: Arc::clone(gateway) };
-            Reply::events(Box::pin(stream::unfold(watched, Watched::next))).with_guard(guards)
+            Reply::events(Box::pin(stream::unfold(watched, Watched::next))).with_guards(guards)
         }
     }
 }

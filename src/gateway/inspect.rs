@@ -64,8 +64,10 @@ impl Inspection {
     /// Looks at the outcome, now or at the end of the events.
     pub(super) fn inspect(self, gateway: &Arc<Gateway>, reply: Reply) -> Reply {
         match reply.into_parts() {
-            (ReplyBody::Done(outcome), _guards) if !is_input_request(&outcome) => Reply::done(outcome),
-            (ReplyBody::Done(outcome), _guards) => Reply::once(self.outcome(gateway, *outcome)),
+            (ReplyBody::Done(outcome), guards) if !is_input_request(&outcome) => {
+                Reply::done(outcome).with_guards(guards)
+            }
+            (ReplyBody::Done(outcome), guards) => Reply::once(self.outcome(gateway, *outcome)).with_guards(guards),
             (ReplyBody::Events(events), guards) => {
                 let server = self.entry.server.clone();
                 let (gateway, mut inspection) = (Arc::clone(gateway), Some(self));
@@ -77,7 +79,7 @@ impl Inspection {
                     }),
                     other @ (Event::Log(_) | Event::Progress(_) | Event::Said(_) | Event::ToolsChanged) => other,
                 });
-                Reply::events(Box::pin(events)).with_guard(guards)
+                Reply::events(Box::pin(events)).with_guards(guards)
             }
         }
     }

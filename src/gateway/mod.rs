@@ -2,6 +2,7 @@
 //!
 //! Not for: sockets, headers, status codes, eras. Invariant: `gateway` never imports `downstream`.
 
+mod admit;
 mod authorize;
 mod diff;
 mod dispatch;

@@ -13,12 +13,14 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::exchange::{Answer, Call, Discovery, Exchange, Handler, Reject, Reply};
 use crate::identity::Credential;
+use crate::limit::{Limits, Permit};
 use crate::runtime::Tasks;
 use crate::seal::{Seal, SealError};
 use crate::upstream::TargetSet;
 
+use super::admit::Admitted;
 use super::identify::Identified;
-use super::{GatewaySettings, Snapshot, authorize, dispatch, inspect, list, listen, resolve};
+use super::{GatewaySettings, Snapshot, admit, authorize, dispatch, inspect, list, listen, resolve};
 
 /// The hall. It is a [`Handler`].
 pub struct Gateway {
@@ -45,12 +47,14 @@ impl Gateway {
         clock: Clock,
     ) -> Result<Arc<Self>, SealError> {
         let news = targets.news();
-        let snapshot = ArcSwap::from_pointee(Snapshot::build(Arc::new(settings), targets, 0, 0));
+        let limits = Arc::new(Limits::new(&settings.limits, clock.clone()));
+        let snapshot = ArcSwap::from_pointee(Snapshot::build(Arc::new(settings), targets, limits, (0, 0)));
         let seal = Seal::new()?;
         let published = watch::Sender::new(0);
         let (reloads, publishing) = (AtomicU64::new(0), Mutex::new(()));
         let gateway = Arc::new(Self { snapshot, reloads, publishing, published, seal, clock });
         tasks.spawn("refresh the snapshot", Arc::clone(&gateway).refresh(news));
+        tasks.spawn("forget rates", admit::forget(Arc::downgrade(&gateway)));
         Ok(gateway)
     }
 
@@ -72,13 +76,18 @@ impl Gateway {
         let _published = self.published.subscribe().wait_for(|seen| *seen >= news).await.is_ok();
     }
 
-    /// One tool call: resolve → authorize → dispatch → inspect.
+    /// One tool call: resolve → authorize → admit → dispatch → inspect.
     async fn call_tool(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> Result<Reply, Reject> {
         let resolved = resolve::resolve(self, caller, exchange).await?;
         let inspection = inspect::Inspection::of(&resolved);
         let permitted = authorize::authorize(self, resolved)?;
-        let reply = dispatch::dispatch(self, permitted).await;
-        Ok(inspection.inspect(self, reply))
+        let admitted = admit::admit(self, permitted).await?;
+        let Admitted { authorized, place } = admitted;
+        let reply = inspection.inspect(self, dispatch::dispatch(self, authorized).await);
+        Ok(match place {
+            Some(place) => reply.with_permit(place),
+            None => reply,
+        })
     }
 }
 
@@ -97,12 +106,17 @@ impl Handler for Gateway {
         self: &Arc<Self>,
         caller: Identified,
         exchange: Exchange,
-    ) -> impl Future<Output = Result<(), Reject>> + Send + 'static {
+    ) -> impl Future<Output = Result<Option<Permit>, Reject>> + Send + 'static {
         let gateway = Arc::clone(self);
         async move {
             let resolved = resolve::resolve(&gateway, caller, exchange).await?;
-            authorize::authorize(&gateway, resolved).map(drop)
+            let authorized = authorize::authorize(&gateway, resolved)?;
+            Ok(admit::admit(&gateway, authorized).await?.place)
         }
+    }
+
+    fn admit(&self, caller: &Identified) -> Result<(), Reject> {
+        admit::request(caller)
     }
 
     fn call(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {

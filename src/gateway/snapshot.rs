@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::catalog::{Catalog, Entry, HeaderRule, Scope, ServerTools, View, Warning};
 use crate::exchange::ReasonCode;
 use crate::id::{PrincipalId, UpstreamName};
+use crate::limit::Limits;
 use crate::policy::{Action, Decision, Pattern, Profile, Subject};
 use crate::upstream::TargetSet;
 
@@ -16,6 +17,7 @@ use super::GatewaySettings;
 pub struct Snapshot {
     settings: Arc<GatewaySettings>,
     targets: Arc<TargetSet>,
+    limits: Arc<Limits>,
     generation: u64,
     /// How many reloads came before it.
     reloads: u64,
@@ -37,7 +39,12 @@ pub(super) struct Audience {
 impl Snapshot {
     /// Builds a snapshot from the settings and the servers' last good lists.
     #[must_use]
-    pub fn build(settings: Arc<GatewaySettings>, targets: Arc<TargetSet>, generation: u64, reloads: u64) -> Self {
+    pub fn build(
+        settings: Arc<GatewaySettings>,
+        targets: Arc<TargetSet>,
+        limits: Arc<Limits>,
+        (generation, reloads): (u64, u64),
+    ) -> Self {
         let news = *targets.news().borrow();
         let lists: Vec<ServerTools> = targets
             .iter()
@@ -65,7 +72,7 @@ impl Snapshot {
             .collect();
         let nobody = Arc::new(Audience::build(&Catalog::default(), BTreeSet::new(), None));
         let unmatched = unmatched(&settings, &targets, &catalog);
-        Self { settings, targets, generation, reloads, news, principals, nobody, catalog, unmatched }
+        Self { settings, targets, limits, generation, reloads, news, principals, nobody, catalog, unmatched }
     }
 
     /// Returns the settings.
@@ -78,6 +85,12 @@ impl Snapshot {
     #[must_use]
     pub const fn targets(&self) -> &Arc<TargetSet> {
         &self.targets
+    }
+
+    /// Returns what limits requests and calls.
+    #[must_use]
+    pub const fn limits(&self) -> &Arc<Limits> {
+        &self.limits
     }
 
     /// Returns how many reloads came before it.

@@ -18,6 +18,7 @@ use crate::exchange::{
 };
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::{ApiKeyHash, Credential, KeyRing};
+use crate::limit::LimitSettings;
 use crate::policy::{Pattern, Profile};
 use crate::runtime::Tasks;
 use crate::secret::Secret;
@@ -26,18 +27,18 @@ use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
 use crate::wire::mcp::{CallParams, LEGACY_LATEST, RequestMeta, STATELESS_LATEST};
 
 /// One principal of a case: granted servers, allow list, exclude list, `deny_all_tools`.
-type Rules = (Vec<usize>, Option<Vec<String>>, Vec<String>, bool);
+pub(super) type Rules = (Vec<usize>, Option<Vec<String>>, Vec<String>, bool);
 
 /// A client of each era.
-fn clients() -> [ClientFacts; 2] {
+pub(super) fn clients() -> [ClientFacts; 2] {
     [LEGACY_LATEST, STATELESS_LATEST].map(|version| ClientFacts::new(version, None, Bytes::from_static(b"{}")))
 }
 
-fn exchange(endpoint: Endpoint, client: &ClientFacts, call: Call) -> Exchange {
+pub(super) fn exchange(endpoint: Endpoint, client: &ClientFacts, call: Call) -> Exchange {
     Exchange { endpoint, client: client.clone(), owner: Owner { key: OwnerKey::Session(1), ended: None }, call }
 }
 
-fn tool_call(name: &str) -> Call {
+pub(super) fn tool_call(name: &str) -> Call {
     let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":{}}}}}"#, Value::from(name));
     let Ok(Decoded::One(Message::Request(request))) = decode(&Bytes::from(text), &Limits::DOWNSTREAM) else { panic!() };
     let params = CallParams::read(request.params.as_deref().unwrap()).unwrap();
@@ -45,7 +46,7 @@ fn tool_call(name: &str) -> Call {
     Call::CallTool(Arc::new(ToolCall { request, params, meta, param_headers: None }))
 }
 
-async fn outcome(gateway: &Arc<Gateway>, key: &str, exchange: Exchange) -> Outcome {
+pub(super) async fn outcome(gateway: &Arc<Gateway>, key: &str, exchange: Exchange) -> Outcome {
     let caller = gateway.identify(&Credential::ApiKey(Secret::new(key.to_owned()))).unwrap();
     match gateway.call(caller, exchange).await.into_parts() {
         (ReplyBody::Done(outcome), _) => *outcome,
@@ -65,7 +66,7 @@ async fn listed(gateway: &Arc<Gateway>, key: &str, endpoint: &Endpoint, client: 
     }
 }
 
-fn settings(names: &[UpstreamName], rules: &[Rules]) -> GatewaySettings {
+pub(super) fn settings(names: &[UpstreamName], rules: &[Rules]) -> GatewaySettings {
     let mut keys = KeyRing::default();
     let patterns = |texts: &[String]| texts.iter().filter_map(|text| Pattern::new(text).ok()).collect::<Vec<_>>();
     let principals = rules
@@ -87,6 +88,7 @@ fn settings(names: &[UpstreamName], rules: &[Rules]) -> GatewaySettings {
     GatewaySettings {
         auth: Auth::Keys,
         keys,
+        limits: LimitSettings::default(),
         servers: Vec::new(),
         principals,
         name_budget: 64,

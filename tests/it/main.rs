@@ -30,6 +30,8 @@ mod orphans;
 #[cfg(test)]
 mod questions;
 #[cfg(test)]
+mod rates;
+#[cfg(test)]
 mod reload;
 #[cfg(test)]
 mod schema;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -15,10 +16,11 @@ use crate::clock::Clock;
 use crate::downstream::{Downstream, DownstreamSettings};
 use crate::exchange::{
     Answer, Call, Caller, Discovery, Endpoint, Event, Exchange, Handler, OwnerKey, ReasonCode, Reject, RejectKind,
-    Reply, ToolsPage, Unseen,
+    Reply, Retry, ToolsPage, Unseen,
 };
 use crate::id::PrincipalId;
 use crate::identity::Credential;
+use crate::limit::Permit;
 use crate::net::{Listener, Slots};
 use crate::runtime::{Drain, Tasks};
 use crate::wire::jsonrpc::{RequestId, Response};
@@ -120,8 +122,21 @@ impl Handler for Hall {
         caller
     }
 
-    fn check(self: &Arc<Self>, _: Guest, _: Exchange) -> impl Future<Output = Result<(), Reject>> + Send + 'static {
-        std::future::ready(Ok(()))
+    fn check(
+        self: &Arc<Self>,
+        _: Guest,
+        _: Exchange,
+    ) -> impl Future<Output = Result<Option<Permit>, Reject>> + Send + 'static {
+        std::future::ready(Ok(None))
+    }
+
+    /// Who is called `busy` has asked too often.
+    fn admit(&self, caller: &Guest) -> Result<(), Reject> {
+        if caller.0.as_str() != "busy" {
+            return Ok(());
+        }
+        let reject = Reject::client(RejectKind::Busy, "Too often", ReasonCode::RateLimited);
+        Err(Reject { retry: Retry::After(Duration::from_millis(2_500)), ..reject })
     }
 
     fn call(self: &Arc<Self>, _: Guest, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
@@ -156,6 +171,11 @@ impl Handler for Hall {
     }
 }
 
+fn no_room() -> Reject {
+    let reject = Reject::client(RejectKind::Busy, "No room", ReasonCode::TooManyCalls);
+    Reject { retry: Retry::After(Duration::from_secs(1)), ..reject }
+}
+
 impl Hall {
     async fn play(&self, name: &str, changes: broadcast::Receiver<()>) -> Reply {
         if let Some((_, kind, ..)) = KINDS.iter().find(|(kind, ..)| *kind == name) {
@@ -170,6 +190,7 @@ impl Hall {
             "listen" => Reply::events(Box::pin(futures_util::stream::unfold(changes, |mut changes| async move {
                 changes.recv().await.ok().map(|()| (Event::ToolsChanged, changes))
             }))),
+            "no-room" => Reply::once(Err(no_room())),
             "hang" => std::future::pending().await,
             "panic" => panic!("a tool that panics the hall"),
             "pretty" => {

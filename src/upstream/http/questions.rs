@@ -102,7 +102,7 @@ impl Asking {
         tokio::select! {
             biased;
             reply = &mut reply => match reply.into_parts() {
-                (ReplyBody::Done(outcome), guards) => Reply::done(outcome).with_guard(guards),
+                (ReplyBody::Done(outcome), guards) => Reply::done(outcome).with_guards(guards),
                 (ReplyBody::Events(events), guards) => {
                     let (first, reply, events) = (None, None, Some(events));
                     Reply::events(Box::pin(Beside { first, reply, events, guards, asking: Some(self) }))
