@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::exchange::{
     Answer, Asked, Call, Endpoint, Event, EventStream, Exchange, Handler, InputRequired, Outcome, Question, Reject,
-    RejectKind, Reply, ReplyBody, Responder, Settled, ToolCall,
+    RejectKind, Reply, ReplyBody, Responder, ServerCall, Settled,
 };
 use crate::runtime::Tasks;
 use crate::session::Session;
@@ -45,7 +45,7 @@ struct Asker<H: Handler> {
     session: Arc<Session>,
     caller: H::Caller,
     endpoint: Endpoint,
-    call: Arc<ToolCall>,
+    call: Arc<ServerCall>,
     time: Duration,
 }
 
@@ -86,8 +86,10 @@ impl<H: Handler> Door<H> {
         form: Form,
     ) -> Running {
         let call = match &exchange.call {
-            Call::CallTool(call) if exchange.client.features.may_be_asked() => Arc::clone(call),
-            Call::CallTool(_) | Call::Discover | Call::Listen(_) | Call::ListTools { .. } => {
+            Call::ToServer(call) if exchange.client.features.may_be_asked() && call.params.method.asks_back() => {
+                Arc::clone(call)
+            }
+            Call::Discover | Call::List { .. } | Call::Listen(_) | Call::ToServer(_) => {
                 return Running::new(self.handler.call(visit.caller.clone(), exchange));
             }
         };
@@ -143,14 +145,14 @@ impl<H: Handler> Asker<H> {
         let Ok(Decoded::One(Message::Request(request))) = decode(&raw, &Limits::UPSTREAM) else {
             return Err(unreadable());
         };
-        let params = call_params(&request).map_err(|_| unreadable())?;
-        let call = ToolCall { request, params, meta: self.call.meta.clone(), param_headers: None };
+        let params = call_params(self.call.params.method, &request).map_err(|_| unreadable())?;
+        let call = ServerCall { request, params, meta: self.call.meta.clone(), param_headers: None };
         self.caller = self.handler.renewed(self.caller.clone());
         let exchange = Exchange {
             endpoint: self.endpoint.clone(),
             client: self.session.client.clone(),
             owner: self.session.owner(),
-            call: Call::CallTool(Arc::new(call)),
+            call: Call::ToServer(Arc::new(call)),
         };
         Ok(self.handler.call(self.caller.clone(), exchange).await)
     }
@@ -203,7 +205,7 @@ impl<H: Handler> Asking<H> {
                     self.queue.push_back(Event::Progress(raw));
                 }
             }
-            other @ (Event::Done(_) | Event::Log(_) | Event::Said(_) | Event::ToolsChanged) => {
+            other @ (Event::Done(_) | Event::Log(_) | Event::Said(_) | Event::Changed(_)) => {
                 self.queue.push_back(other)
             }
         }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use http::{Response, StatusCode};
 
-use crate::exchange::{Call, Exchange, Handler, Listen, ToolCall};
+use crate::exchange::{Call, Exchange, Handler, Listen, ServerCall};
 use crate::session::Session;
 use crate::wire::jsonrpc::{Message, Notification, Params, Request, RequestId};
-use crate::wire::mcp::{Era, Method, ProtocolVersion, RequestMeta, name};
+use crate::wire::mcp::{Era, Kind, Kinds, Method, ProtocolVersion, RequestMeta, name};
 
 use super::answer::{Asker, Rendered, invalid};
 use super::body::Body;
@@ -111,25 +111,27 @@ impl<H: Handler> Door<H> {
         let rejected = |reject| Refusal::of_reject(reject, Era::Legacy);
         let call = match Method::from_name(&request.method) {
             Some(Method::Ping) => return Ok(None),
-            Some(Method::ToolsList) => {
+            Some(
+                method @ (Method::PromptsList
+                | Method::ResourcesList
+                | Method::ResourcesTemplatesList
+                | Method::ToolsList),
+            ) => {
+                let kind = method.spec().lists.unwrap_or(Kind::Tools);
                 let cursor = cursor_of(request.params.as_deref()).map_err(rejected)?;
-                Call::ListTools { cursor, told: session.told.clone() }
-            }
-            Some(Method::ToolsCall) => {
-                let params = call_params(&request).map_err(|(_, words)| rejected(invalid(words)))?;
-                Call::CallTool(Arc::new(ToolCall { request, params, meta, param_headers: None }))
+                Call::List { kind, cursor, told: session.told.clone() }
             }
             Some(
-                Method::CompletionComplete
-                | Method::Discover
+                method @ (Method::CompletionComplete | Method::PromptsGet | Method::ResourcesRead | Method::ToolsCall),
+            ) => {
+                let params = call_params(method, &request).map_err(|(_, words)| rejected(invalid(words)))?;
+                Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers: None }))
+            }
+            Some(
+                Method::Discover
                 | Method::Initialize
                 | Method::LoggingSetLevel
-                | Method::PromptsGet
-                | Method::PromptsList
-                | Method::ResourcesList
-                | Method::ResourcesRead
                 | Method::ResourcesSubscribe
-                | Method::ResourcesTemplatesList
                 | Method::ResourcesUnsubscribe
                 | Method::SubscriptionsListen,
             )
@@ -149,8 +151,8 @@ impl<H: Handler> Door<H> {
             return Begun::Answered(asker.refuse(Fault::DuplicateId.into()));
         };
         let survives = match &call {
-            Call::CallTool(call) => Some(Arc::clone(call)),
-            Call::Discover | Call::Listen(_) | Call::ListTools { .. } => None,
+            Call::ToServer(call) => Some(Arc::clone(call)),
+            Call::Discover | Call::List { .. } | Call::Listen(_) => None,
         };
         let exchange =
             Exchange { endpoint: visit.endpoint.clone(), client: session.client.clone(), owner: session.owner(), call };
@@ -198,7 +200,7 @@ impl<H: Handler> Door<H> {
             endpoint: visit.endpoint.clone(),
             client: session.client.clone(),
             owner: session.owner(),
-            call: Call::Listen(Listen { tools: true, told: session.told.clone(), own: false }),
+            call: Call::Listen(Listen { kinds: Kinds::ALL, told: session.told.clone(), own: false }),
         };
         let (drain, token) = (self.drain.clone(), guard.token().clone());
         Running::new(self.handler.call(visit.caller.clone(), exchange))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 
-use crate::exchange::{Call, Endpoint, Event, EventStream, Exchange, Handler, Reject, Reply, ReplyBody, ToolCall};
+use crate::exchange::{Call, Endpoint, Event, EventStream, Exchange, Handler, Reject, Reply, ReplyBody, ServerCall};
 use crate::id::PrincipalId;
 use crate::session::{Joining, Live, ParkedCalls};
 use crate::wire::bridge;
@@ -40,12 +40,13 @@ impl<H: Handler> Door<H> {
     /// Hands a stateless request to the hall; a retry of a parked call joins that.
     pub(super) fn call_of_stateless(&self, visit: &Visit<H::Caller>, exchange: Exchange) -> Running {
         let call = match &exchange.call {
-            Call::CallTool(call)
-                if exchange.client.features.may_be_asked() || call.params.request_state_at.is_some() =>
+            Call::ToServer(call)
+                if call.params.method.asks_back()
+                    && (exchange.client.features.may_be_asked() || call.params.request_state_at.is_some()) =>
             {
                 Arc::clone(call)
             }
-            Call::CallTool(_) | Call::Discover | Call::Listen(_) | Call::ListTools { .. } => {
+            Call::Discover | Call::List { .. } | Call::Listen(_) | Call::ToServer(_) => {
                 return Running::new(self.handler.call(visit.caller.clone(), exchange));
             }
         };
@@ -57,9 +58,9 @@ impl<H: Handler> Door<H> {
         if let Some(joining) = state_of(&call).and_then(|state| self.parked.open(&visit.principal, &state)) {
             let (handler, caller) = (Arc::clone(&self.handler), visit.caller.clone());
             return Running::new(async move {
-                let mut plain = ToolCall::clone(&call);
+                let mut plain = ServerCall::clone(&call);
                 plain.params.request_state_at = None;
-                let exchange = Exchange { call: Call::CallTool(Arc::new(plain)), ..exchange };
+                let exchange = Exchange { call: Call::ToServer(Arc::new(plain)), ..exchange };
                 let joined = handler.check(caller, exchange).await.and_then(|place| {
                     let reply = parker.join(&call, joining)?;
                     Ok(match place {
@@ -95,7 +96,7 @@ impl Parker {
         }
     }
 
-    fn join(self, call: &ToolCall, joining: Joining) -> Result<Reply, Reject> {
+    fn join(self, call: &ServerCall, joining: Joining) -> Result<Reply, Reject> {
         let params = call.request.params.as_deref().map(|params| params.text()).unwrap_or_default();
         let answers = bridge::answers(&params).map_err(|err| invalid(err.to_string()))?;
         let events = self.parked.join(&self.principal, self.binding, joining, answers)?;
@@ -104,7 +105,7 @@ impl Parker {
         let events = events.filter_map(move |event| {
             std::future::ready(match event {
                 Event::Progress(raw) => with_token(raw, token.as_ref()).map(Event::Progress),
-                other @ (Event::Ask(_) | Event::Done(_) | Event::Log(_) | Event::Said(_) | Event::ToolsChanged) => {
+                other @ (Event::Ask(_) | Event::Done(_) | Event::Log(_) | Event::Said(_) | Event::Changed(_)) => {
                     Some(other)
                 }
             })
@@ -135,7 +136,7 @@ impl Parking {
                     | Event::Log(_)
                     | Event::Progress(_)
                     | Event::Said(_)
-                    | Event::ToolsChanged) => {
+                    | Event::Changed(_)) => {
                         return Some((event, Self::Live(live, parker)));
                     }
                 },
@@ -144,13 +145,13 @@ impl Parking {
     }
 }
 
-fn state_of(call: &ToolCall) -> Option<String> {
+fn state_of(call: &ServerCall) -> Option<String> {
     let at = call.params.request_state_at.clone()?;
     serde_json::from_slice(call.request.raw.get(at)?).ok()
 }
 
 /// A digest of what a retry must repeat: where it was asked, what, of whom, with which arguments.
-fn binding(endpoint: &Endpoint, call: &ToolCall) -> [u8; 32] {
+fn binding(endpoint: &Endpoint, call: &ServerCall) -> [u8; 32] {
     let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
     let path = match endpoint {
         Endpoint::All => "",

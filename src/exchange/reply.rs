@@ -10,7 +10,7 @@ use futures_core::Stream;
 
 use crate::limit::Permit;
 use crate::wire::jsonrpc::Response;
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Capabilities, Era, Kind};
 
 use super::{InputRequired, Question, Reject, Retry};
 
@@ -32,8 +32,8 @@ pub enum Answer {
     Ended,
     /// A stateless server wants input before it answers.
     InputRequired(Box<InputRequired>),
-    /// A page of tools.
-    Tools(ToolsPage),
+    /// A page of a list.
+    Page(ListPage),
     /// A server's own answer, which nobody looks at; it is a JSON text in the client's era.
     Unseen(Box<Unseen>),
     /// A server's own answer, raw, with the era it was spoken in.
@@ -64,15 +64,19 @@ impl fmt::Debug for Unseen {
 /// What `server/discover` answers beyond the door's own facts.
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
+    /// What the gateway can do for this client; the handlers serve exactly this [R32].
+    pub capabilities: Capabilities,
     /// Instructions for the client's model, if any.
     pub instructions: Option<String>,
 }
 
-/// One page of `tools/list`, ready-encoded.
+/// One page of a list, ready-encoded.
 #[derive(Clone, Debug)]
-pub struct ToolsPage {
+pub struct ListPage {
+    /// What is listed.
+    pub kind: Kind,
     /// The JSON array of definitions.
-    pub tools: Bytes,
+    pub items: Bytes,
     /// The sealed cursor of the next page.
     pub next_cursor: Option<String>,
     /// How long the page may be kept, in milliseconds.
@@ -86,6 +90,8 @@ pub struct ToolsPage {
 pub enum Event {
     /// A legacy server asks the client something; the reply goes on. Dropping the question refuses it.
     Ask(Question),
+    /// What is visible of a kind has changed (listen only).
+    Changed(Kind),
     /// The outcome; nothing follows.
     Done(Outcome),
     /// A whole `notifications/message`, as the server sent it.
@@ -94,8 +100,6 @@ pub enum Event {
     Progress(Bytes),
     /// A whole message that a door has spelled for its client.
     Said(Bytes),
-    /// The visible tools have changed (listen only).
-    ToolsChanged,
 }
 
 /// What the hall returns.

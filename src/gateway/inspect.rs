@@ -1,5 +1,5 @@
-//! What comes back is looked at before a client has it: a server's questions name it, and its `requestState` is sealed
-//! [TRN-10, R92].
+//! What comes back is looked at before a client has it: a server's questions name it, its `requestState` is sealed
+//! [TRN-10, R92], its URIs are rewritten [NAM-4].
 //!
 //! Not for: eras; the door lowers the answer.
 
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::Entry;
 use crate::exchange::{
-    Answer, Caller as _, Event, InputRequired, Outcome, Question, Reject, RejectKind, Reply, ReplyBody, ToolCall,
+    Answer, Caller as _, Event, InputRequired, Outcome, Question, Reject, RejectKind, Reply, ReplyBody, ServerCall,
 };
-use crate::id::PrincipalId;
+use crate::id::{PrincipalId, UpstreamName};
 use crate::wire::bridge::{self, InputRequest, Wanted};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, Response};
@@ -21,6 +21,7 @@ use crate::wire::mcp::Features;
 
 use super::Gateway;
 use super::resolve::Resolved;
+use super::rewrite;
 
 const PURPOSE: &str = "requestState";
 /// How long a person may take to answer.
@@ -30,7 +31,8 @@ const STATE_SECS: u64 = 3_600;
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
 struct Binding {
     server: String,
-    tool: String,
+    method: String,
+    name: String,
     arguments: String,
 }
 
@@ -47,8 +49,10 @@ struct Sealed {
 pub(super) struct Inspection {
     principal: PrincipalId,
     entry: Arc<Entry>,
-    call: Arc<ToolCall>,
+    call: Arc<ServerCall>,
     features: Features,
+    /// Names and URIs stay the server's own.
+    own_names: bool,
 }
 
 impl Inspection {
@@ -58,36 +62,49 @@ impl Inspection {
             entry: Arc::clone(&resolved.entry),
             call: Arc::clone(&resolved.call),
             features: resolved.client.features,
+            own_names: resolved.own_names,
         }
     }
 
     /// Looks at the outcome, now or at the end of the events.
     pub(super) fn inspect(self, gateway: &Arc<Gateway>, reply: Reply) -> Reply {
         match reply.into_parts() {
-            (ReplyBody::Done(outcome), guards) if !is_input_request(&outcome) => {
-                Reply::done(outcome).with_guards(guards)
-            }
+            (ReplyBody::Done(outcome), guards) if !self.changes(&outcome) => Reply::done(outcome).with_guards(guards),
             (ReplyBody::Done(outcome), guards) => Reply::once(self.outcome(gateway, *outcome)).with_guards(guards),
             (ReplyBody::Events(events), guards) => {
-                let server = self.entry.server.clone();
+                let (server, own_names) = (self.entry.server.clone(), self.own_names);
                 let (gateway, mut inspection) = (Arc::clone(gateway), Some(self));
                 let events = events.map(move |event| match event {
-                    Event::Ask(question) => Event::Ask(named(question, server.as_str())),
+                    Event::Ask(question) => Event::Ask(named(question, &server, own_names)),
                     Event::Done(outcome) => Event::Done(match inspection.take() {
                         Some(inspection) => inspection.outcome(&gateway, outcome),
                         None => outcome,
                     }),
-                    other @ (Event::Log(_) | Event::Progress(_) | Event::Said(_) | Event::ToolsChanged) => other,
+                    other @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_)) => other,
                 });
                 Reply::events(Box::pin(events)).with_guards(guards)
             }
         }
     }
 
+    /// Says whether something has to be done to an outcome. Most pass as they are.
+    fn changes(&self, outcome: &Outcome) -> bool {
+        let Ok(Answer::Upstream { response, .. }) = outcome else { return false };
+        asks_for_input(response) || rewrite::may_rewrite(&self.call, response)
+    }
+
     fn outcome(self, gateway: &Gateway, outcome: Outcome) -> Outcome {
         match outcome {
-            Ok(Answer::Upstream { response, era }) if era.asks_by_result() && asks_for_input(&response) => {
-                self.input(gateway, &response).map(|input| Answer::InputRequired(Box::new(input)))
+            Ok(Answer::Upstream { mut response, era }) => {
+                if !self.own_names {
+                    rewrite::rewrite(&self.entry, &self.call, &mut response);
+                }
+                rewrite::name_missing(&self.call, &mut response);
+                if era.asks_by_result() && asks_for_input(&response) {
+                    let input = self.input(gateway, &response.settled())?;
+                    return Ok(Answer::InputRequired(Box::new(input)));
+                }
+                Ok(Answer::Upstream { response, era })
             }
             other => other,
         }
@@ -99,6 +116,9 @@ impl Inspection {
             let words = format!("server '{}' sent an input request that cannot be read", self.entry.server);
             Reject::upstream(RejectKind::Upstream, words, why)
         };
+        if !self.call.params.method.asks_back() {
+            return Err(broken("this method cannot be answered so"));
+        }
         let result = response.result().unwrap_or_default();
         let mut wanted = Wanted::read(&result).map_err(|err| broken(&err.to_string()))?;
         let undeclared = |one: &&InputRequest| one.kind.check(&one.params, self.features).is_err();
@@ -124,9 +144,10 @@ impl Inspection {
     }
 }
 
-/// Names the server in its question [TRN-10, R99].
-fn named(question: Question, server: &str) -> Question {
-    let params = bridge::named(question.kind, &question.params, server);
+/// Names the server in its question [TRN-10, R99], and shows its URIs.
+fn named(question: Question, server: &UpstreamName, own_names: bool) -> Question {
+    let params = if own_names { question.params } else { rewrite::question(server, &question.params) };
+    let params = bridge::named(question.kind, &params, server.as_str());
     Question { params, ..question }
 }
 
@@ -147,18 +168,15 @@ pub(super) fn open_state(gateway: &Gateway, resolved: &Resolved) -> Result<Optio
     Ok(Some(Bytes::from(sealed.state)))
 }
 
-fn binding(entry: &Entry, call: &ToolCall) -> Binding {
+fn binding(entry: &Entry, call: &ServerCall) -> Binding {
     let arguments = call.params.arguments.as_deref().unwrap_or_default();
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, arguments);
     Binding {
         server: entry.server.as_str().to_owned(),
-        tool: entry.original.to_string(),
+        method: call.params.method.spec().name.to_owned(),
+        name: entry.original.to_string(),
         arguments: digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
     }
-}
-
-fn is_input_request(outcome: &Outcome) -> bool {
-    matches!(outcome, Ok(Answer::Upstream { response, .. }) if asks_for_input(response))
 }
 
 fn asks_for_input(response: &Response) -> bool {

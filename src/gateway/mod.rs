@@ -14,6 +14,7 @@ mod listen;
 mod pipeline;
 mod refresh;
 mod resolve;
+mod rewrite;
 mod settings;
 mod snapshot;
 mod standing;

@@ -226,7 +226,7 @@ impl ParkedCall {
             match event {
                 Event::Log(raw) => joiner.tell(Event::Log(raw.clone())),
                 Event::Progress(raw) => joiner.tell(Event::Progress(raw.clone())),
-                Event::Ask(_) | Event::Done(_) | Event::Said(_) | Event::ToolsChanged => {}
+                Event::Ask(_) | Event::Done(_) | Event::Said(_) | Event::Changed(_) => {}
             }
         }
     }
@@ -360,7 +360,7 @@ fn copied(outcome: &Outcome) -> Outcome {
     match outcome {
         Ok(Answer::Upstream { response, era }) => Ok(Answer::Upstream { response: response.clone(), era: *era }),
         Ok(Answer::InputRequired(input)) => Ok(asked(&input.wanted)),
-        Ok(Answer::Discovery(_) | Answer::Ended | Answer::Tools(_) | Answer::Unseen(_)) => {
+        Ok(Answer::Discovery(_) | Answer::Ended | Answer::Page(_) | Answer::Unseen(_)) => {
             Err(Reject::upstream(RejectKind::Upstream, "The answer cannot be kept", "not an answer of a call"))
         }
         Err(reject) => Err(reject.clone()),

@@ -15,6 +15,7 @@ use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Responder, Told};
 use crate::id::{PrincipalId, SessionId};
 use crate::runtime::Stop;
 use crate::wire::jsonrpc::{RequestId, Response};
+use crate::wire::mcp::Kind;
 
 use super::questions::Questions;
 
@@ -126,11 +127,11 @@ impl Session {
         self.questions.forget(id);
     }
 
-    /// Makes room for a stream that the client may come back to [R45]: of a request, for a tool by the client's name for
-    /// it. `None` where there is no room.
+    /// Makes room for a stream that the client may come back to [R45]: of a request, for what it names
+    /// by the client's name. `None` where there is no room.
     #[must_use]
-    pub fn keep(&self, request: RequestId, tool: String) -> Option<Arc<Kept>> {
-        self.shelf.place(request, tool)
+    pub fn keep(&self, request: RequestId, target: (Kind, String)) -> Option<Arc<Kept>> {
+        self.shelf.place(request, target)
     }
 
     /// Finds the stream that an event's id is of, and the event's number in it [R43].

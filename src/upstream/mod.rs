@@ -6,6 +6,7 @@
 #[cfg(test)]
 pub(crate) mod fake;
 mod http;
+mod keeper;
 mod kept;
 mod lease;
 mod link;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, broadcast, mpsc};
@@ -15,8 +15,8 @@ use tokio::sync::{Notify, broadcast, mpsc};
 use crate::clock::Clock;
 use crate::downstream::{Downstream, DownstreamSettings};
 use crate::exchange::{
-    Answer, Call, Caller, Discovery, Endpoint, Event, Exchange, Handler, OwnerKey, ReasonCode, Reject, RejectKind,
-    Reply, Retry, ToolsPage, Unseen,
+    Answer, Call, Caller, Discovery, Endpoint, Event, Exchange, Handler, ListPage, OwnerKey, ReasonCode, Reject,
+    RejectKind, Reply, Retry, Seen, Unseen,
 };
 use crate::id::PrincipalId;
 use crate::identity::Credential;
@@ -24,7 +24,7 @@ use crate::limit::Permit;
 use crate::net::{Listener, Slots};
 use crate::runtime::{Drain, Tasks};
 use crate::wire::jsonrpc::{RequestId, Response};
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Capabilities, Era, Kind, Kinds};
 
 pub(super) const LEGACY: &str = "Host: localhost\r\nx-api-key: alice\r\nContent-Type: application/json\r\n";
 
@@ -52,6 +52,19 @@ pub(super) struct Hall {
     pub(super) last: Mutex<Option<Facts>>,
 }
 
+/// What the hall says it can do.
+const CAN: Capabilities = Capabilities {
+    lists: Kinds::NONE.with(Kind::Tools).with(Kind::Prompts),
+    tells: Kinds::NONE.with(Kind::Tools),
+    subscribe: false,
+    completions: true,
+    logging: false,
+};
+/// The same, as a client reads it.
+pub(super) fn can() -> Value {
+    json!({"completions": {}, "prompts": {}, "tools": {"listChanged": true}})
+}
+
 #[derive(Clone)]
 pub(super) struct Guest(PrincipalId, bool);
 
@@ -75,12 +88,16 @@ impl Caller for Guest {
         }
     }
 
-    fn may_call(&self, _: &Endpoint, _: &str) -> bool {
+    fn capabilities(&self, _: &Endpoint) -> Capabilities {
+        CAN
+    }
+
+    fn may_call(&self, _: &Endpoint, _: Kind, _: &str) -> bool {
         self.1
     }
 
-    fn seen(&self, _: &Endpoint) -> u64 {
-        1
+    fn seen(&self, _: &Endpoint) -> Seen {
+        Seen([1; 4])
     }
 }
 
@@ -90,7 +107,7 @@ pub(super) const KINDS: [(&str, RejectKind, u16, i64); 9] = [
     ("r-draining", RejectKind::Draining, 503, -31003),
     ("r-limit", RejectKind::Limit, 200, -31000),
     ("r-many", RejectKind::TooMany, 503, -31002),
-    ("r-unknown", RejectKind::UnknownTool, 200, -32602),
+    ("r-unknown", RejectKind::Unknown, 200, -32602),
     ("r-upstream", RejectKind::Upstream, 200, -32603),
     ("r-timeout", RejectKind::UpstreamTimeout, 200, -32603),
     ("r-method", RejectKind::MethodNotFound, 404, -32601),
@@ -145,19 +162,19 @@ impl Handler for Hall {
             let name = match &exchange.call {
                 Call::Discover => {
                     let instructions = Some("Be \"kind\"".to_owned());
-                    return Reply::once(Ok(Answer::Discovery(Discovery { instructions })));
+                    return Reply::once(Ok(Answer::Discovery(Discovery { instructions, capabilities: CAN })));
                 }
-                Call::ListTools { cursor, .. } => {
-                    let tools = Bytes::from_static(br#"[{"name":"a","inputSchema":{}}]"#);
-                    let page = ToolsPage { tools, next_cursor: cursor.clone(), ttl_ms: 0, private: true };
-                    return Reply::once(Ok(Answer::Tools(page)));
+                Call::List { kind, cursor, .. } => {
+                    let items = Bytes::from_static(br#"[{"name":"a","inputSchema":{}}]"#);
+                    let page = ListPage { kind: *kind, items, next_cursor: cursor.clone(), ttl_ms: 0, private: true };
+                    return Reply::once(Ok(Answer::Page(page)));
                 }
                 Call::Listen(_) => "listen".to_owned(),
-                Call::CallTool(call) => call.params.name.clone(),
+                Call::ToServer(call) => call.params.name.clone(),
             };
             let headers = match &exchange.call {
-                Call::CallTool(call) => call.param_headers.clone(),
-                Call::Discover | Call::Listen(_) | Call::ListTools { .. } => None,
+                Call::ToServer(call) => call.param_headers.clone(),
+                Call::Discover | Call::Listen(_) | Call::List { .. } => None,
             };
             let facts = (exchange.endpoint, exchange.owner.key, headers, name.clone());
             *hall.last.lock().unwrap() = Some(facts);
@@ -188,7 +205,7 @@ impl Hall {
         }
         match name {
             "listen" => Reply::events(Box::pin(futures_util::stream::unfold(changes, |mut changes| async move {
-                changes.recv().await.ok().map(|()| (Event::ToolsChanged, changes))
+                changes.recv().await.ok().map(|()| (Event::Changed(Kind::Tools), changes))
             }))),
             "no-room" => Reply::once(Err(no_room())),
             "hang" => std::future::pending().await,

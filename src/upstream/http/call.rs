@@ -76,10 +76,10 @@ impl Peer {
         }
     }
 
-    fn tools_changed(&self) {
+    fn hear(&self, method: &str) {
         match self {
-            Self::Session(link, ..) => link.tools_changed(),
-            Self::Stateless(link) => link.tools_changed(),
+            Self::Session(link, ..) => link.hear(method),
+            Self::Stateless(link) => link.hear(method),
         }
     }
 
@@ -227,11 +227,10 @@ impl Call {
                 self.peer.withdraw(notification);
                 None
             }
-            "notifications/tools/list_changed" => {
-                self.peer.tools_changed();
+            other => {
+                self.peer.hear(other);
                 None
             }
-            _ => None,
         }
     }
 

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::exchange::{Answer, Asked, Event, Outcome, Question, Reject, RejectKind, Reply, Responder};
 use crate::net::{Ends, Frame, LineReader};
 use crate::upstream::ServerSettings;
-use crate::upstream::link::Outgoing;
+use crate::upstream::link::{Changes, Outgoing};
 use crate::upstream::question::{self, Heard};
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, RequestId, decode, one_line, trimmed,
@@ -71,7 +71,7 @@ pub(super) struct Connection {
     features: Features,
     /// Questions that are out.
     questions: Mutex<HashMap<RequestId, Asked>>,
-    pub(super) changes: watch::Sender<u64>,
+    pub(super) changes: watch::Sender<Changes>,
     /// Asks for an orderly end.
     pub(super) stop: CancellationToken,
     /// Asks for the end at once.
@@ -118,7 +118,7 @@ impl Connection {
             table: Table::default(),
             features,
             questions: Mutex::default(),
-            changes: watch::Sender::new(0),
+            changes: watch::Sender::new(Changes::default()),
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
             read_end: CancellationToken::new(),
@@ -177,7 +177,7 @@ impl Connection {
         }
         match std::future::poll_fn(|context| waiting.poll_event(context)).await {
             Event::Done(outcome) => Reply::once(self.with_era(outcome, era)),
-            first @ (Event::Ask(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_) | Event::ToolsChanged) => {
+            first @ (Event::Ask(_) | Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_)) => {
                 let rest = EventsOf { first: Some(first), waiting, era };
                 Reply::events(Box::pin(rest))
             }
@@ -198,7 +198,7 @@ impl Connection {
             other @ (Answer::Discovery(_)
             | Answer::Ended
             | Answer::InputRequired(_)
-            | Answer::Tools(_)
+            | Answer::Page(_)
             | Answer::Unseen(_)) => other,
         })
     }
@@ -424,7 +424,6 @@ impl Connection {
 
     fn hear(&self, notification: &Notification) {
         match notification.method.as_str() {
-            "notifications/tools/list_changed" => self.changes.send_modify(|count| *count += 1),
             "notifications/progress" => {
                 let known = token(notification).is_some_and(|id| self.table.progress(id, notification));
                 if !known {
@@ -438,7 +437,11 @@ impl Connection {
                     asked.withdraw();
                 }
             }
-            _ => count(&self.counts.others),
+            other => {
+                if !Changes::hear(&self.changes, other) {
+                    count(&self.counts.others);
+                }
+            }
         }
     }
 
@@ -503,7 +506,7 @@ impl Stream for EventsOf {
         self.waiting.poll_event(context).map(|event| {
             Some(match event {
                 Event::Done(outcome) => Event::Done(self.waiting.connection.with_era(outcome, self.era)),
-                other @ (Event::Ask(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_) | Event::ToolsChanged) => {
+                other @ (Event::Ask(_) | Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_)) => {
                     other
                 }
             })
