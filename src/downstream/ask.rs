@@ -89,7 +89,7 @@ impl<H: Handler> Door<H> {
             Call::ToServer(call) if exchange.client.features.may_be_asked() && call.params.method.asks_back() => {
                 Arc::clone(call)
             }
-            Call::Discover | Call::List { .. } | Call::Listen(_) | Call::ToServer(_) => {
+            Call::Discover | Call::List { .. } | Call::Listen(_) | Call::ToServer(_) | Call::Watch { .. } => {
                 return Running::new(self.handler.call(visit.caller.clone(), exchange));
             }
         };
@@ -205,7 +205,7 @@ impl<H: Handler> Asking<H> {
                     self.queue.push_back(Event::Progress(raw));
                 }
             }
-            other @ (Event::Done(_) | Event::Log(_) | Event::Said(_) | Event::Changed(_)) => {
+            other @ (Event::Done(_) | Event::Log(_) | Event::Said(_) | Event::Changed(_) | Event::Watch(_)) => {
                 self.queue.push_back(other)
             }
         }

@@ -73,7 +73,14 @@ impl<H: Handler> Door<H> {
                 )))
                 | None => break Discovery::default(),
                 Some(Event::Done(Err(reject))) => return Err(rejected(reject)),
-                Some(Event::Ask(_) | Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_)) => {}
+                Some(
+                    Event::Ask(_)
+                    | Event::Changed(_)
+                    | Event::Log(_)
+                    | Event::Progress(_)
+                    | Event::Said(_)
+                    | Event::Watch(_),
+                ) => {}
             }
         };
         let told = Told::new(visit.caller.seen(&visit.endpoint));

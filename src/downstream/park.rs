@@ -46,7 +46,7 @@ impl<H: Handler> Door<H> {
             {
                 Arc::clone(call)
             }
-            Call::Discover | Call::List { .. } | Call::Listen(_) | Call::ToServer(_) => {
+            Call::Discover | Call::List { .. } | Call::Listen(_) | Call::ToServer(_) | Call::Watch { .. } => {
                 return Running::new(self.handler.call(visit.caller.clone(), exchange));
             }
         };
@@ -105,9 +105,12 @@ impl Parker {
         let events = events.filter_map(move |event| {
             std::future::ready(match event {
                 Event::Progress(raw) => with_token(raw, token.as_ref()).map(Event::Progress),
-                other @ (Event::Ask(_) | Event::Done(_) | Event::Log(_) | Event::Said(_) | Event::Changed(_)) => {
-                    Some(other)
-                }
+                other @ (Event::Ask(_)
+                | Event::Done(_)
+                | Event::Log(_)
+                | Event::Said(_)
+                | Event::Changed(_)
+                | Event::Watch(_)) => Some(other),
             })
         });
         Ok(Reply::events(Box::pin(events)))
@@ -136,6 +139,7 @@ impl Parking {
                     | Event::Log(_)
                     | Event::Progress(_)
                     | Event::Said(_)
+                    | Event::Watch(_)
                     | Event::Changed(_)) => {
                         return Some((event, Self::Live(live, parker)));
                     }

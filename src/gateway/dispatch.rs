@@ -189,7 +189,7 @@ impl Watched {
                 self.open.push(question.responder.asked());
                 self.timer.extend(&self.limits);
             }
-            Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_) => {
+            Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_) | Event::Watch(_) => {
                 self.timer.extend(&self.limits);
             }
         }

@@ -80,7 +80,11 @@ impl Inspection {
                         Some(inspection) => inspection.outcome(&gateway, outcome),
                         None => outcome,
                     }),
-                    other @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_)) => other,
+                    other @ (Event::Changed(_)
+                    | Event::Log(_)
+                    | Event::Progress(_)
+                    | Event::Said(_)
+                    | Event::Watch(_)) => other,
                 });
                 Reply::events(Box::pin(events)).with_guards(guards)
             }

@@ -226,7 +226,7 @@ impl ParkedCall {
             match event {
                 Event::Log(raw) => joiner.tell(Event::Log(raw.clone())),
                 Event::Progress(raw) => joiner.tell(Event::Progress(raw.clone())),
-                Event::Ask(_) | Event::Done(_) | Event::Said(_) | Event::Changed(_) => {}
+                Event::Ask(_) | Event::Done(_) | Event::Said(_) | Event::Changed(_) | Event::Watch(_) => {}
             }
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Moment};
-use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Responder, Told};
+use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Responder, Told, Watching};
 use crate::id::{PrincipalId, SessionId};
 use crate::runtime::Stop;
 use crate::wire::jsonrpc::{RequestId, Response};
@@ -36,6 +36,8 @@ pub struct Session {
     pub client: ClientFacts,
     /// What the client was told last of its tools.
     pub told: Told,
+    /// The resources it watches, and what has changed of them.
+    pub watching: Watching,
     /// Cancelled when the session ends.
     pub ended: CancellationToken,
     pub(super) last_used: AtomicU64,
@@ -157,6 +159,7 @@ impl Session {
         }
         self.questions.end();
         self.shelf.close();
+        self.watching.clear();
         self.ended.cancel();
     }
 

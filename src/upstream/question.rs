@@ -10,7 +10,7 @@ use crate::wire::mcp::{Features, InputKind};
 
 /// What becomes of a request of a server.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum Verdict {
     /// It is answered here.
     Answer(Response),
     /// A client is asked: what, with which params.
@@ -18,21 +18,21 @@ pub(super) enum Heard {
 }
 
 /// Judges a request; `features` are those of the client whose call it belongs to, `None` if it belongs to none.
-pub(super) fn hear(request: &Request, features: Option<Features>) -> Heard {
+pub(super) fn hear(request: &Request, features: Option<Features>) -> Verdict {
     if request.method == "ping" {
-        return Heard::Answer(Response::with_result(&request.id, b"{}"));
+        return Verdict::Answer(Response::with_result(&request.id, b"{}"));
     }
     let Some(kind) = InputKind::from_method(&request.method) else {
-        return Heard::Answer(refusal(request, code::METHOD_NOT_FOUND.0, "Method not found"));
+        return Verdict::Answer(refusal(request, code::METHOD_NOT_FOUND.0, "Method not found"));
     };
     let Some(features) = features else {
         tracing::debug!(method = kind.method(), "a question that belongs to no known call is refused");
-        return Heard::Answer(refusal(request, code::METHOD_NOT_FOUND.0, "Method not found"));
+        return Verdict::Answer(refusal(request, code::METHOD_NOT_FOUND.0, "Method not found"));
     };
     let params = request.params.as_deref().map_or(Bytes::from_static(b"{}"), Params::text);
     match kind.check(&params, features) {
-        Ok(()) => Heard::Ask(kind, params),
-        Err(unasked) => Heard::Answer(refusal(request, unasked.code.0, unasked.message)),
+        Ok(()) => Verdict::Ask(kind, params),
+        Err(unasked) => Verdict::Answer(refusal(request, unasked.code.0, unasked.message)),
     }
 }
 
@@ -63,7 +63,7 @@ fn refusal(request: &Request, code: i64, words: &'static str) -> Response {
 mod tests {
     use bytes::Bytes;
 
-    use super::{Heard, hear};
+    use super::{Verdict, hear};
     use crate::wire::jsonrpc::{Decoded, ErrorObject, Limits, Message, decode};
     use crate::wire::mcp::{Feature, Features};
 
@@ -71,8 +71,8 @@ mod tests {
         let raw = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":"s","method":"{method}","params":{params}}}"#));
         let Ok(Decoded::One(Message::Request(request))) = decode(&raw, &Limits::UPSTREAM) else { panic!("{raw:?}") };
         match hear(&request, features) {
-            Heard::Answer(response) => Some(response.error().map_or(0, |error| ErrorObject::read(&error).code.0)),
-            Heard::Ask(kind, asked) => {
+            Verdict::Answer(response) => Some(response.error().map_or(0, |error| ErrorObject::read(&error).code.0)),
+            Verdict::Ask(kind, asked) => {
                 assert_eq!((kind.method(), &asked[..]), (method, params.as_bytes()));
                 None
             }

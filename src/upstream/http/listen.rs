@@ -63,6 +63,10 @@ async fn session_once(link: &Arc<SessionLink>, place: &mut Place, worked: bool) 
     if response.status == StatusCode::METHOD_NOT_ALLOWED {
         return Try::Never;
     }
+    if worked && response.status == StatusCode::NOT_FOUND {
+        link.renew_lost(&session).await;
+        return Try::NotNow;
+    }
     let stream = is_event_stream(&response.headers);
     if !response.status.is_success() || !stream {
         return Try::NotNow;
@@ -75,7 +79,7 @@ async fn session_once(link: &Arc<SessionLink>, place: &mut Place, worked: bool) 
         Message::Notification(notification) if notification.method == "notifications/cancelled" => {
             link.withdraw(&notification);
         }
-        Message::Notification(notification) => link.hear(&notification.method),
+        Message::Notification(notification) => link.hear(&notification),
         Message::Response(_) => {}
     });
     if lived.await { Try::Lived } else { Try::NotNow }
@@ -117,7 +121,7 @@ async fn stateless_once(link: &Arc<StatelessLink>, kinds: Kinds, worked: bool) -
     }
     let mut refused = false;
     let lived = read(target, response.body, &mut Place::default(), |message| match message {
-        Message::Notification(notification) => link.hear(&notification.method),
+        Message::Notification(notification) => link.hear(&notification),
         Message::Response(_) => refused |= is_unknown_method(&message),
         Message::Request(_) => {}
     })

@@ -18,8 +18,9 @@ use tokio_util::sync::CancellationToken;
 use crate::exchange::{Answer, Asked, Event, Outcome, Question, Reject, RejectKind, Reply, Responder};
 use crate::net::{Ends, Frame, LineReader};
 use crate::upstream::ServerSettings;
+use crate::upstream::heard::Heard;
 use crate::upstream::link::{Changes, Outgoing};
-use crate::upstream::question::{self, Heard};
+use crate::upstream::question::{self, Verdict};
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, RequestId, decode, one_line, trimmed,
 };
@@ -72,6 +73,7 @@ pub(super) struct Connection {
     /// Questions that are out.
     questions: Mutex<HashMap<RequestId, Asked>>,
     pub(super) changes: watch::Sender<Changes>,
+    pub(super) heard: Arc<Heard>,
     /// Asks for an orderly end.
     pub(super) stop: CancellationToken,
     /// Asks for the end at once.
@@ -119,6 +121,7 @@ impl Connection {
             features,
             questions: Mutex::default(),
             changes: watch::Sender::new(Changes::default()),
+            heard: Arc::default(),
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
             read_end: CancellationToken::new(),
@@ -177,7 +180,12 @@ impl Connection {
         }
         match std::future::poll_fn(|context| waiting.poll_event(context)).await {
             Event::Done(outcome) => Reply::once(self.with_era(outcome, era)),
-            first @ (Event::Ask(_) | Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_)) => {
+            first @ (Event::Ask(_)
+            | Event::Changed(_)
+            | Event::Log(_)
+            | Event::Progress(_)
+            | Event::Said(_)
+            | Event::Watch(_)) => {
                 let rest = EventsOf { first: Some(first), waiting, era };
                 Reply::events(Box::pin(rest))
             }
@@ -438,7 +446,7 @@ impl Connection {
                 }
             }
             other => {
-                if !Changes::hear(&self.changes, other) {
+                if !Changes::hear(&self.changes, other) && !self.heard.hear(notification) {
                     count(&self.counts.others);
                 }
             }
@@ -456,13 +464,13 @@ impl Connection {
         let call = self.table.only_call().filter(|_| self.features.may_be_asked());
         let features = call.as_ref().and_then(|slot| slot.features()).map(|theirs| theirs.and(self.features));
         let answer = match (question::hear(request, features), call) {
-            (Heard::Answer(response), _) => response,
-            (Heard::Ask(kind, params), Some(slot)) => match self.question(&request.id, kind, params) {
+            (Verdict::Answer(response), _) => response,
+            (Verdict::Ask(kind, params), Some(slot)) => match self.question(&request.id, kind, params) {
                 Some(question) => return slot.ask(question),
                 None => question::too_many(request),
             },
             // Without a call there are no features, and nothing is asked.
-            (Heard::Ask(..), None) => return,
+            (Verdict::Ask(..), None) => return,
         };
         self.send_control(answer.raw);
     }
@@ -506,9 +514,12 @@ impl Stream for EventsOf {
         self.waiting.poll_event(context).map(|event| {
             Some(match event {
                 Event::Done(outcome) => Event::Done(self.waiting.connection.with_era(outcome, self.era)),
-                other @ (Event::Ask(_) | Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_)) => {
-                    other
-                }
+                other @ (Event::Ask(_)
+                | Event::Changed(_)
+                | Event::Log(_)
+                | Event::Progress(_)
+                | Event::Said(_)
+                | Event::Watch(_)) => other,
             })
         })
     }

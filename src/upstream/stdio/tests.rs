@@ -618,7 +618,9 @@ read()
                 outcomes += 1;
                 assert_eq!(text_of(outcome), "ok");
             }
-            Event::Ask(_) | Event::Changed(_) | Event::Log(_) | Event::Said(_) => panic!("unexpected"),
+            Event::Ask(_) | Event::Changed(_) | Event::Log(_) | Event::Said(_) | Event::Watch(_) => {
+                panic!("unexpected")
+            }
         }
     }
     assert_eq!((values, outcomes), (vec![1.0, 2.5], 1));
