@@ -17,6 +17,8 @@ use crate::wire::json;
 use crate::wire::jsonrpc::Notification;
 use crate::wire::mcp::{Capabilities, Era, Features, Kind, Kinds, STATELESS_LATEST};
 
+use super::place::{Full, Place};
+
 use super::heard::Heard;
 
 /// A boxed future; the trait objects here need one.
@@ -36,15 +38,28 @@ pub(super) trait Connector: Send + Sync + fmt::Debug {
     }
 }
 
-/// Which era a connection is wanted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
-    /// Whatever a probe finds (protocol §2.8).
-    Any,
-    /// The one of sessions, for a client that can be asked so much.
-    Asked(Features),
-    /// This one; no other will do.
-    Era(Era),
+/// What connection is wanted.
+#[derive(Clone, Debug)]
+pub(super) struct Want {
+    /// The era, and no other will do; `None`: whatever a probe finds (protocol §2.8).
+    pub(super) era: Option<Era>,
+    /// What the server may ask there, as it is declared to a legacy one.
+    pub(super) features: Features,
+    /// The right to a process, kept until that is reaped; connections that are no process need none.
+    pub(super) place: Option<Arc<Place>>,
+}
+
+#[cfg(test)]
+impl Want {
+    /// Whatever a probe finds.
+    pub(super) const fn any() -> Self {
+        Self { era: None, features: Features::NONE, place: None }
+    }
+
+    /// This era.
+    pub(super) const fn of(era: Era) -> Self {
+        Self { era: Some(era), features: Features::NONE, place: None }
+    }
 }
 
 /// A connection after its handshake.
@@ -65,6 +80,9 @@ pub(super) enum StartError {
     /// It could not be reached, ended, or did not answer in time. The text names the cause.
     #[error("{0}")]
     Failed(String),
+    /// There are as many processes as there may be.
+    #[error("{0}")]
+    Full(Full),
 }
 
 /// One live connection.
@@ -118,27 +136,6 @@ pub(super) enum Outgoing {
         /// The params' members without braces.
         members: String,
     },
-}
-
-// === impl Want ===
-
-impl Want {
-    /// Returns the era that is wanted, if it matters.
-    pub(super) const fn era(self) -> Option<Era> {
-        match self {
-            Self::Any => None,
-            Self::Asked(_) => Some(Era::Legacy),
-            Self::Era(era) => Some(era),
-        }
-    }
-
-    /// Returns what is declared of the client to a server of the era of sessions.
-    pub(super) const fn features(self) -> Features {
-        match self {
-            Self::Any | Self::Era(_) => Features::NONE,
-            Self::Asked(features) => features,
-        }
-    }
 }
 
 // === impl Changes ===

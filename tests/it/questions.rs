@@ -283,10 +283,6 @@ async fn parked_calls_are_bounded_per_principal() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_clients_of_one_principal_are_told_apart() {
     for (client_era, server, stdio) in mixtures() {
-        if stdio && server == Era::Legacy {
-            // One call at a time on such a pipe: see `a_pipe_that_may_ask_is_held_alone`.
-            continue;
-        }
         let context = format!("client {client_era:?}, server {server:?}, stdio {stdio}");
         let quiz = Quiz::start(server, stdio).await;
         let app = TestApp::open(&[("up", quiz.lines())]).await;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::exchange::Reject;
 use crate::runtime::Tasks;
 use crate::upstream::EraChoice;
-use crate::upstream::link::{StartError, Started, Want};
+use crate::upstream::link::{StartError, Started};
 use crate::wire::bridge;
 use crate::wire::jsonrpc::{ErrorObject, Message, RequestId, Response, code};
 use crate::wire::mcp::{Capabilities, Era, Features, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST, name};
@@ -42,11 +42,10 @@ enum Finding {
 pub(super) async fn open(
     target: Arc<Target>,
     tasks: Tasks,
-    (choice, want): (EraChoice, Want),
+    (choice, want, features): (EraChoice, Option<Era>, Features),
     probe_timeout: Duration,
 ) -> Result<Started, StartError> {
-    let features = want.features();
-    match (choice, want.era()) {
+    match (choice, want) {
         (EraChoice::Legacy, Some(Era::Stateless)) => {
             Err(StartError::Era(Era::Stateless, "configured as legacy".to_owned()))
         }
@@ -76,7 +75,7 @@ pub(super) async fn open(
                 StartError::Era(_, why) => {
                     StartError::Failed(format!("speaks no era: server/discover: {probed}; initialize: {why}"))
                 }
-                StartError::Failed(_) => err,
+                StartError::Failed(_) | StartError::Full(_) => err,
             }),
         },
     }

@@ -195,7 +195,7 @@ impl SessionLink {
         request: &Request,
         features: Option<Features>,
     ) -> Option<Question> {
-        let response = match question::hear(request, features) {
+        let response = match question::hear(request, features.map(|features| features.and(self.features))) {
             Verdict::Answer(response) => response,
             Verdict::Ask(kind, params) => match Arc::clone(&self.asking).try_acquire_owned() {
                 Ok(permit) => return Some(self.question(session, request.id.clone(), (kind, params), permit)),
