@@ -1,5 +1,5 @@
-//! What comes back is looked at before a client has it: a server's `requestState` is sealed [TRN-10, R92], its URIs are
-//! rewritten [NAM-4].
+//! What comes back is looked at before a client has it: a server's questions name it, its `requestState` is sealed
+//! [TRN-10, R92], its URIs are rewritten [NAM-4].
 //!
 //! Not for: eras; the door lowers the answer.
 
@@ -10,13 +10,16 @@ use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::Entry;
-use crate::exchange::{Answer, Caller as _, Event, Outcome, Reject, RejectKind, Reply, ReplyBody, ServerCall};
-use crate::id::PrincipalId;
+use crate::exchange::{
+    Answer, Caller as _, Event, InputRequired, Outcome, Question, Reject, RejectKind, Reply, ReplyBody, ServerCall,
+};
+use crate::id::{PrincipalId, UpstreamName};
+use crate::wire::bridge::{self, InputRequest, Wanted};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, Response};
+use crate::wire::mcp::Features;
 
 use super::Gateway;
-use super::authorize::bad_state;
 use super::resolve::Resolved;
 use super::rewrite;
 use super::shape::Shaper;
@@ -48,6 +51,7 @@ pub(super) struct Inspection {
     principal: PrincipalId,
     entry: Arc<Entry>,
     call: Arc<ServerCall>,
+    features: Features,
     /// Names and URIs stay the server's own.
     own_names: bool,
     shaper: Option<Shaper>,
@@ -60,6 +64,7 @@ impl Inspection {
             entry: Arc::clone(&resolved.entry),
             call: Arc::clone(&resolved.call),
             shaper: Shaper::of(resolved),
+            features: resolved.client.features,
             own_names: resolved.own_names,
         }
     }
@@ -76,9 +81,10 @@ impl Inspection {
                 Reply::done(outcome).with_guards(guards)
             }
             (ReplyBody::Events(events), guards) => {
+                let (server, own_names) = (self.entry.server.clone(), self.own_names);
                 let (gateway, mut inspection) = (Arc::clone(gateway), Some(self));
                 let events = events.then(move |event| {
-                    let (gateway, event) = (Arc::clone(&gateway), told(event, inspection.as_ref()));
+                    let (gateway, event) = (Arc::clone(&gateway), told(event, inspection.as_ref(), &server, own_names));
                     let inspection = if matches!(event, Event::Done(_)) { inspection.take() } else { None };
                     async move {
                         match (event, inspection) {
@@ -115,8 +121,9 @@ impl Inspection {
                     rewrite::rewrite(&self.entry, &self.call, &mut response);
                 }
                 rewrite::name_missing(&self.call, &mut response);
-                if asks_for_input(&response) {
-                    self.seal(gateway, &mut response)?;
+                if era.asks_by_result() && asks_for_input(&response) {
+                    let input = self.input(gateway, &response.settled())?;
+                    return Ok(Answer::InputRequired(Box::new(input)));
                 }
                 Ok(Answer::Upstream { response, era })
             }
@@ -124,7 +131,8 @@ impl Inspection {
         }
     }
 
-    fn seal(&self, gateway: &Gateway, response: &mut Response) -> Result<(), Reject> {
+    /// Reads what a server wants: what the client has declared [R91], with the server named and its state sealed.
+    fn input(self, gateway: &Gateway, response: &Response) -> Result<InputRequired, Reject> {
         let broken = |why: &str| {
             let words = format!("server '{}' sent an input request that cannot be read", self.entry.server);
             Reject::upstream(RejectKind::Upstream, words, why)
@@ -132,30 +140,47 @@ impl Inspection {
         if !self.call.params.method.asks_back() {
             return Err(broken("this method cannot be answered so"));
         }
-        let outline = response.outline().map_err(|err| broken(&err.to_string()))?;
-        let Some(place) = outline.at(&response.raw, "requestState").map_err(|err| broken(&err.to_string()))? else {
-            return Ok(());
-        };
-        let state = String::from_utf8_lossy(response.raw.get(place.clone()).unwrap_or_default()).into_owned();
+        let result = response.result().unwrap_or_default();
+        let mut wanted = Wanted::read(&result).map_err(|err| broken(&err.to_string()))?;
+        let undeclared = |one: &&InputRequest| one.kind.check(&one.params, self.features).is_err();
+        if let Some(request) = wanted.requests.iter().find(undeclared) {
+            let words = format!("server '{}' asks for what the client did not declare", self.entry.server);
+            return Err(Reject::upstream(RejectKind::Upstream, words, request.kind.method()));
+        }
+        if let Some(state) = wanted.state.take() {
+            let state = String::from_utf8_lossy(&state).into_owned();
+            wanted.state = Some(json::quoted(&self.seal(gateway, state)?));
+        }
+        Ok(InputRequired { wanted: wanted.named(self.entry.server.as_str()), result })
+    }
+
+    fn seal(&self, gateway: &Gateway, state: String) -> Result<String, Reject> {
         let payload = Sealed { state, binding: binding(&self.entry, &self.call) };
         let payload = serde_json::to_vec(&payload).unwrap_or_default();
         let expires = gateway.clock.unix_secs() + STATE_SECS;
-        let sealed = gateway.seal.seal(PURPOSE, self.principal.as_str(), expires, &payload).map_err(|err| {
-            Reject::upstream(RejectKind::Upstream, "the gateway cannot seal a handle", err.to_string())
-        })?;
-        drop(outline);
-        response.edit(place, json::quoted(&sealed));
-        Ok(())
+        gateway
+            .seal
+            .seal(PURPOSE, self.principal.as_str(), expires, &payload)
+            .map_err(|err| Reject::upstream(RejectKind::Upstream, "the gateway cannot seal a handle", err.to_string()))
     }
 }
 
-/// What is told on the way, as long as the reader may have it.
-fn told(event: Event, inspection: Option<&Inspection>) -> Event {
-    let Some(shaper) = inspection.and_then(|inspection| inspection.shaper.as_ref()) else { return event };
-    match event {
-        Event::Log(raw) => Event::Log(shaper.notification(raw)),
-        Event::Progress(raw) => Event::Progress(shaper.notification(raw)),
-        other @ (Event::Changed(_) | Event::Done(_) | Event::Watch(_)) => other,
+/// Names the server in its question [TRN-10, R99], and shows its URIs.
+fn named(question: Question, server: &UpstreamName, own_names: bool) -> Question {
+    let params = if own_names { question.params } else { rewrite::question(server, &question.params) };
+    let params = bridge::named(question.kind, &params, server.as_str());
+    Question { params, ..question }
+}
+
+/// What is told on the way: a question with its server's name, all else as long as the reader may have it.
+fn told(event: Event, inspection: Option<&Inspection>, server: &UpstreamName, own_names: bool) -> Event {
+    let shaper = inspection.and_then(|inspection| inspection.shaper.as_ref());
+    match (event, shaper) {
+        (Event::Ask(question), _) => Event::Ask(named(question, server, own_names)),
+        (Event::Log(raw), Some(shaper)) => Event::Log(shaper.notification(raw)),
+        (Event::Progress(raw), Some(shaper)) => Event::Progress(shaper.notification(raw)),
+        (other @ (Event::Log(_) | Event::Progress(_)), None) => other,
+        (other @ (Event::Changed(_) | Event::Done(_) | Event::Said(_) | Event::Watch(_)), _) => other,
     }
 }
 
@@ -163,13 +188,15 @@ fn told(event: Event, inspection: Option<&Inspection>) -> Event {
 pub(super) fn open_state(gateway: &Gateway, resolved: &Resolved) -> Result<Option<Bytes>, Reject> {
     let Some(at) = &resolved.call.params.request_state_at else { return Ok(None) };
     let state = resolved.call.request.raw.get(at.clone()).unwrap_or_default();
-    let text: String = serde_json::from_slice(state).map_err(|_| bad_state())?;
+    let text: String = serde_json::from_slice(state).map_err(|_| Reject::bad_state())?;
     let now = gateway.clock.unix_secs();
-    let opened =
-        gateway.seal.open(PURPOSE, resolved.caller.principal().as_str(), now, &text).map_err(|_| bad_state())?;
-    let sealed: Sealed = serde_json::from_slice(&opened).map_err(|_| bad_state())?;
+    let opened = gateway
+        .seal
+        .open(PURPOSE, resolved.caller.principal().as_str(), now, &text)
+        .map_err(|_| Reject::bad_state())?;
+    let sealed: Sealed = serde_json::from_slice(&opened).map_err(|_| Reject::bad_state())?;
     if sealed.binding != binding(&resolved.entry, &resolved.call) {
-        return Err(bad_state());
+        return Err(Reject::bad_state());
     }
     Ok(Some(Bytes::from(sealed.state)))
 }

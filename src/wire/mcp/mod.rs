@@ -8,6 +8,7 @@ mod content;
 mod definition;
 mod features;
 mod header;
+mod input;
 mod inventory;
 mod kind;
 mod meta;
@@ -21,6 +22,7 @@ pub use content::{Block, BlockKind, Field, LinkFacts, text_block, well_formed_mi
 pub use definition::{Definition, DefinitionError, HeaderParam, ParamValue};
 pub use features::{Feature, Features};
 pub use header::{HeaderError, decode_value, encode_value, name};
+pub use input::{InputKind, Unasked, is_url};
 pub use inventory::{Carrier, uris};
 pub use kind::{Kind, Kinds};
 pub use meta::{
