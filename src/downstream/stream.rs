@@ -21,6 +21,7 @@ use crate::wire::sse::{Frame, Head, KEEP_ALIVE, encode_message, frame_message};
 
 use super::answer::{Asker, Rendered};
 use super::body::Body;
+use super::respond::blank;
 use super::running::Running;
 
 /// Up to here copying an event is cheaper than sending it in three chunks.
@@ -186,7 +187,7 @@ pub(super) fn event(parts: &[Bytes]) -> Vec<Bytes> {
 
 /// Makes an event-stream response [R25].
 pub(super) fn respond(body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
+    let mut response = blank(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));

@@ -29,7 +29,7 @@ pub(super) async fn resolve(gateway: &Gateway, caller: Identified, exchange: Exc
     let (caller, entry) = match find(&caller, &endpoint, &call.params.name) {
         Some(entry) => (caller, entry),
         None => {
-            let caller = wait_for_first_lists(gateway, caller, &endpoint).await;
+            let caller = Box::pin(wait_for_first_lists(gateway, caller, &endpoint)).await;
             let entry = find(&caller, &endpoint, &call.params.name)
                 .ok_or_else(|| Reject::unknown_tool(caller.why_hidden(&endpoint, &call.params.name)))?;
             (caller, entry)

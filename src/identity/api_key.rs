@@ -27,7 +27,7 @@ pub struct KeyRing {
 #[derive(Default)]
 struct Known {
     secret: RandomState,
-    found: ArcSwap<HashMap<(u64, u64), (ApiKeyHash, PrincipalId)>>,
+    found: ArcSwap<foldhash::HashMap<(u64, u64), (ApiKeyHash, PrincipalId)>>,
 }
 
 impl ApiKeyHash {
@@ -82,7 +82,7 @@ impl KeyRing {
         let (kept, principal) = self.keys.get_key_value(&hash)?;
         verify_slices_are_equal(&kept.0, &hash.0).ok()?;
         self.known.found.rcu(|found| {
-            let mut found = HashMap::clone(found);
+            let mut found = foldhash::HashMap::clone(found);
             found.insert(short, (hash, principal.clone()));
             found
         });

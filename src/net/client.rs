@@ -105,7 +105,8 @@ impl HttpClient {
                 Err((err, _)) => return Err(SendError::Ended(err.to_string())),
             }
         }
-        let mut connection = self.0.open().await?;
+        // Boxed, so that a call that finds a connection does not carry the room that this needs.
+        let mut connection = Box::pin(self.0.open()).await?;
         match connection.exchange(head, body).await {
             Ok(head) => Ok(Response::new(head, connection, &self.0)),
             Err((err, 0)) => Err(SendError::Connect(err.to_string())),
@@ -146,7 +147,8 @@ impl Pool {
     }
 
     fn give_back(self: Arc<Self>, mut connection: Idle) {
-        if !connection.is_ready() {
+        // Whether the server has closed it is looked at when it is taken again.
+        if !connection.is_clean() {
             return;
         }
         let mut idle = self.idle();

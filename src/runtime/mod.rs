@@ -7,6 +7,7 @@ mod guardian;
 mod hush;
 mod process;
 mod ready;
+mod signal;
 mod stop;
 mod task;
 
@@ -15,6 +16,7 @@ pub use guardian::{GUARDIAN_VERB, Guarded, dismiss_guardian, guard, keep_guardia
 pub use hush::{Hushable, hushed};
 pub use process::{orphaned, take_stdout};
 pub use ready::{Ready, ReadyLatch};
+pub use signal::sleep;
 pub use stop::Stop;
 pub use task::Tasks;
 

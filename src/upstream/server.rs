@@ -3,12 +3,12 @@
 //! Not for: transports (`stdio`, `http`) or policy. Invariants: one principal's state is never in another's hands (stdio
 //! per principal, legacy HTTP per client session); a start in progress is shared by all who wait for it.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use foldhash::HashMap;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -196,9 +196,14 @@ impl Server {
         let mut again = true;
         loop {
             let Outgoing::Call(call) = &outgoing else { return Reply::once(Err(self.down("not a call"))) };
-            let link = match self.link_for(call).await {
-                Ok(link) => link,
-                Err(reject) => return Reply::once(Err(reject)),
+            // A connection that lives serves its owner, whatever has happened to the one the list is read over.
+            let link = match self.open_already(call) {
+                Some(link) => link,
+                // Boxed, so that a call does not carry the room that this may need.
+                None => match Box::pin(self.link_for(call)).await {
+                    Ok(link) => link,
+                    Err(reject) => return Reply::once(Err(reject)),
+                },
             };
             let reply = Arc::clone(&link).request(outgoing.clone()).await;
             // A connection that was ending when it was chosen has not passed the call on: once more, on a new one.
@@ -411,10 +416,6 @@ impl Server {
     }
 
     async fn link_for(self: &Arc<Self>, call: &UpstreamCall) -> Result<Arc<dyn Link>, Reject> {
-        // A connection that lives serves its owner, whatever has happened to the one the list is read over.
-        if let Some(link) = self.open_already(call) {
-            return Ok(link);
-        }
         self.settled().await;
         if let Phase::Down(cause) = self.status().phase {
             return Err(self.down(&cause));

@@ -140,7 +140,10 @@ impl Call {
                 }))
             }
             Content::Unseen(answer) => self.pass(*answer),
-            Content::Stream(reader) => Flow { call: self, reader, queue: VecDeque::new(), tries: 0 }.reply().await,
+            // Boxed here, and not only as a stream, so that other calls do not carry its room.
+            Content::Stream(reader) => {
+                Box::pin(Flow { call: self, reader, queue: VecDeque::new(), tries: 0 }.reply()).await
+            }
         }
     }
 

@@ -241,8 +241,7 @@ impl Outline {
     ) -> Result<[Option<Range<usize>>; N], JsonError> {
         let mut found = [const { None }; N];
         for member in &self.0 {
-            let spelled = member.key(text);
-            let Some((key, place)) = keys.iter().zip(&mut found).find(|(key, _)| *spelled == *key.as_bytes()) else {
+            let Some((key, place)) = keys.iter().zip(&mut found).find(|(key, _)| member.is(text, key)) else {
                 continue;
             };
             if place.replace(unpacked(member.value)).is_some() {

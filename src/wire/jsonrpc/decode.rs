@@ -92,12 +92,14 @@ fn malformed(err: &JsonError) -> DecodeErrorKind {
 fn message(raw: &Bytes, depth_max: usize) -> Result<Message, DecodeError> {
     let (outer, inner) = json::nested(raw, depth_max, |key| matches!(key, b"params" | b"result" | b"error"))
         .map_err(|err| malformed(&err))?;
-    let id_at = outer.at(raw, "id").ok().flatten();
-    let id = id_at.as_ref().and_then(|at| RequestId::from_raw(raw.slice(at.clone())));
+    let id_of = |at: &Range<usize>| RequestId::from_raw(raw.slice(at.clone()));
+    let [version, id_at, method, params, result, error] =
+        outer.find(raw, ["jsonrpc", "id", "method", "params", "result", "error"]).map_err(|err| DecodeError {
+            kind: DecodeErrorKind::NotMessage(err.to_string()),
+            id: outer.at(raw, "id").ok().flatten().as_ref().and_then(id_of),
+        })?;
+    let id = id_at.as_ref().and_then(id_of);
     let refused = |why: &str| DecodeError { kind: DecodeErrorKind::NotMessage(why.to_owned()), id: id.clone() };
-    let [version, _, method, params, result, error] = outer
-        .find(raw, ["jsonrpc", "id", "method", "params", "result", "error"])
-        .map_err(|err| refused(&err.to_string()))?;
     let text = |at: &Range<usize>| raw.get(at.clone()).unwrap_or_default();
     if version.as_ref().map(text) != Some(b"\"2.0\"") {
         return Err(refused("'jsonrpc' must be \"2.0\""));
