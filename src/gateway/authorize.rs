@@ -16,7 +16,7 @@ use super::standing::Standing;
 #[derive(Debug)]
 pub(super) struct Authorized {
     pub(super) server: Arc<Server>,
-    pub(super) call: Permitted<UpstreamCall>,
+    pub(super) call: Permitted<Arc<UpstreamCall>>,
     pub(super) standing: Standing,
 }
 
@@ -25,7 +25,7 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
     let request_state = open_state(gateway, &resolved)?;
     let Resolved { caller, entry, call, client, owner } = resolved;
     let action = Action { server: &entry.server, shown: &entry.shown, full: &entry.full };
-    let upstream = UpstreamCall {
+    let upstream = Arc::new(UpstreamCall {
         call,
         original: Arc::clone(&entry.original),
         original_spelled: entry.definition.raw.slice(entry.definition.name_at.clone()),
@@ -34,7 +34,7 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
         owner,
         principal: caller.principal().clone(),
         request_state,
-    };
+    });
     let call = caller.subject().decide(&action).permit(upstream).map_err(|why| Reject::unknown_tool(why.into()))?;
     let server = caller.snapshot().targets().get(&entry.server);
     let server = Arc::clone(server.ok_or_else(|| Reject::unknown_tool(ReasonCode::Unknown))?);

@@ -226,13 +226,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ///
     /// # Errors
     /// [`ExchangeError`] and how many bytes were written at most: with 0 the server has seen nothing.
-    pub(super) async fn exchange(&mut self, head: &[u8], body: Bytes) -> Result<Head, (ExchangeError, usize)> {
-        let mut head = spell(head, &body);
+    pub(super) async fn exchange(&mut self, head: &[u8], body: &Bytes) -> Result<Head, (ExchangeError, usize)> {
+        let mut head = spell(head, body);
         let mut body = if body.len() <= JOIN_BYTES_MAX {
-            head.extend_from_slice(&body);
+            head.extend_from_slice(body);
             Bytes::new()
         } else {
-            body
+            body.clone()
         };
         self.clean = false;
         let mut written = 0;

@@ -211,7 +211,7 @@ impl Call {
     }
 
     fn notified(&mut self, notification: &Notification) -> Option<Event> {
-        match notification.method.as_str() {
+        match &*notification.method {
             "notifications/progress" => self.progressed(notification),
             "notifications/message" if matches!(self.outgoing, Outgoing::Call(_)) => {
                 Some(Event::Log(notification.raw.clone()))

@@ -402,7 +402,7 @@ impl Connection {
     }
 
     fn hear(&self, notification: &Notification) {
-        match notification.method.as_str() {
+        match &*notification.method {
             "notifications/tools/list_changed" => self.changes.send_modify(|count| *count += 1),
             "notifications/progress" => {
                 let known = token(notification).is_some_and(|id| self.table.progress(id, notification));

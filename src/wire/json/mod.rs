@@ -7,6 +7,6 @@ mod members;
 mod scan;
 mod text;
 
-pub use members::{JsonError, Members, Outline, Raw, elements, leading, members, nested};
+pub use members::{JsonError, Members, Outline, Raw, elements, floors, leading, members, nested};
 pub use scan::ScanError;
 pub use text::{quoted, text};
