@@ -123,6 +123,12 @@ codes! {
     Draining = "P307", "the gateway is stopping",
         "It was asked to end: running calls finish, new ones are refused.",
         "Send the request to another gateway, or again after the restart.";
+    RateLimited = "P308", "too many requests in a time",
+        "A rate is used up: of the principal's requests, or of its calls to one server or tool. It fills again by itself.",
+        "Wait for as long as the refusal says, or raise the rate: [limits.rates], rate of the server, or rate of the policy.";
+    TooManyCalls = "P309", "too many calls under way",
+        "The principal, the server or the tool has as many calls under way as it may, and as many wait already as may wait; or a call has waited too long for its turn.",
+        "Try again when some have ended, or raise [limits.concurrency], max_concurrent_calls of the server or policy, or max_queued_calls.";
 
     // P4: names and definitions of tools.
     Clash = "P401", "two tools have the same shown name",
@@ -163,6 +169,9 @@ codes! {
     CutOff = "P506", "stopped before everything had finished",
         "Calls were still running when the time to finish them ended, or a second signal came.",
         "Nothing, if that was meant: the calls were cancelled at their servers.";
+    State = "P507", "nothing can be kept on disk",
+        "The state folder is not known, cannot be made or written to, is open to others, or another gateway writes to it. The gateway runs without it.",
+        "Set [state] dir to a folder of your own that is not there yet, or chmod 700 the one that is.";
 
     // P6: the command line.
     Usage = "P600", "arguments that make no sense",

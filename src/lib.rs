@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!    client                                                                          MCP server
-//! ┌────────────┐              ┌──────────────────── gateway ───────────────────┐              ┌──────────┐
-//! │ downstream ├── Exchange ─►┤ identify → resolve → authorize → dispatch      ├─ Permitted ─►┤ upstream │
-//! │ front door │◄── Reply ────┤                 inspect ◄──────────────────────┤◄── Reply ────┤ back door│
-//! └────────────┘              └────────────────────────────────────────────────┘              └──────────┘
-//!  legacy │ stateless                one canonical form, no era inside                    legacy │ stateless
+//! ┌────────────┐              ┌────────────────── gateway ───────────────────────┐              ┌──────────┐
+//! │ downstream ├── Exchange ─►┤ identify → resolve → authorize → admit → dispatch├─ Permitted ─►┤ upstream │
+//! │ front door │◄── Reply ────┤                 inspect ◄────────────────────────┤◄── Reply ────┤ back door│
+//! └────────────┘              └──────────────────────────────────────────────────┘              └──────────┘
+//!  legacy │ stateless                one canonical form, no era inside                      legacy │ stateless
 //! ```
 //!
 //! The rooms stand in floor order; a room imports from floors below its own alone (ARCHITECTURE.md).
@@ -25,6 +25,7 @@ pub mod telemetry;
 
 pub mod catalog;
 pub mod identity;
+pub mod limit;
 
 pub mod policy;
 

@@ -16,7 +16,7 @@ use crate::downstream::{Downstream, DownstreamSettings};
 use crate::gateway::Gateway;
 use crate::id::UpstreamName;
 use crate::net::{Listener, ServerTls, Slots, TlsFileError};
-use crate::runtime::{Drain, Ready, Tasks};
+use crate::runtime::{Drain, Ready, State, Tasks};
 use crate::seal::SealError;
 use crate::upstream::{SetError, TargetSet};
 
@@ -97,6 +97,8 @@ impl App {
         let (granted, kept) = (grants(&settings.gateway), Box::new(Kept::of(&settings)));
         let signals = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
         let targets = Arc::new(TargetSet::new(&settings.gateway.servers, &tasks, &clock, base_env)?);
+        let state = State::open(settings.state_dir.as_deref());
+        targets.keep_lists(state);
         let gateway = Gateway::new(settings.gateway, targets, &tasks, clock.clone())?;
         let downstream =
             Downstream::new(settings.downstream, Arc::clone(&gateway), tasks.clone(), drain.clone(), clock);

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ pub(super) struct Kept {
     downstream: DownstreamSettings,
     admin: Vec<SocketAddr>,
     log: LogSettings,
+    state_dir: Option<PathBuf>,
 }
 
 /// Looks at the files of the configuration, and puts what is new in force.
@@ -64,7 +66,12 @@ pub(super) fn grants(settings: &GatewaySettings) -> BTreeMap<UpstreamName, usize
 
 impl Kept {
     pub(super) fn of(settings: &Settings) -> Self {
-        Self { downstream: settings.downstream.clone(), admin: settings.admin.clone(), log: settings.log.clone() }
+        Self {
+            downstream: settings.downstream.clone(),
+            admin: settings.admin.clone(),
+            log: settings.log.clone(),
+            state_dir: settings.state_dir.clone(),
+        }
     }
 
     /// Names what is otherwise in new settings, as the file spells it.
@@ -72,7 +79,7 @@ impl Kept {
         let (one, two) = (&self.downstream, &new.downstream);
         let limits = |of: &DownstreamSettings| {
             let sizes = [of.body_bytes_max, of.header_bytes_max, of.headers_max, of.connections_max];
-            (sizes, of.sessions_max, of.sessions_per_principal_max, of.session_idle, of.keep_alive)
+            (sizes, of.sessions_max, of.sessions_per_principal_max, of.session_idle, of.keep_alive, of.replay)
         };
         let different = [
             (one.addresses != two.addresses || one.sockets != two.sockets, "listen.http"),
@@ -82,6 +89,7 @@ impl Kept {
             (self.admin != new.admin, "listen.admin and health"),
             (limits(one) != limits(two), "limits"),
             (self.log != new.log || one.access != two.access, "log"),
+            (self.state_dir != new.state_dir, "state.dir"),
         ];
         different.into_iter().filter_map(|(different, key)| different.then_some(key)).collect()
     }

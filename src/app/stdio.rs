@@ -20,7 +20,7 @@ use crate::exchange::Endpoint;
 use crate::gateway::{Gateway, GatewaySettings};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::Credential;
-use crate::runtime::{self, Drain, Ready, Tasks, orphaned};
+use crate::runtime::{self, Drain, Ready, State, Tasks, orphaned};
 use crate::upstream::TargetSet;
 
 use super::build::heard;
@@ -160,6 +160,7 @@ impl App {
             Endpoint::Server(server) => granted.filter(|name| *name == server).cloned().collect(),
         };
         let targets = Arc::new(TargetSet::new(&hall.servers, &tasks, &clock, base_env)?);
+        targets.keep_lists(State::open(settings.state_dir.as_deref()));
         let gateway = Gateway::new(hall, Arc::clone(&targets), &tasks, clock.clone())?;
         let downstream = Downstream::new(settings.downstream, gateway, tasks.clone(), drain.clone(), clock);
         Ok(Piped { downstream, guest, granted, targets, signals, tasks, drain })

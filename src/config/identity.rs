@@ -7,6 +7,7 @@ use crate::downstream::DownstreamSettings;
 use crate::gateway::{Auth, PrincipalSettings};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::{ApiKeyHash, KeyRing};
+use crate::limit::Own;
 
 use super::keys;
 use super::listener::AuthKey;
@@ -27,6 +28,8 @@ pub(super) struct Principals<'a> {
     pub(super) keys: KeyRing,
     /// Those without a key.
     keyless: Vec<(&'a str, Table<'a>)>,
+    /// What their policies state of rates and calls at once.
+    pub(super) limits: BTreeMap<PrincipalId, Own>,
 }
 
 /// Reads `[mcp_bundles]`.
@@ -87,6 +90,9 @@ pub(super) fn principals<'a>(
         let granted = granted.map(|(server, _)| server.clone()).collect();
         if keys == 0 {
             principals.keyless.push((name, table));
+        }
+        if let Some(own) = policy.as_ref().and_then(|policy| policy.limits) {
+            principals.limits.insert(id.clone(), own);
         }
         principals.list.push(PrincipalSettings { id, granted, profile: policy.map(|policy| policy.profile) });
         principals.places.push(place);

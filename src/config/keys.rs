@@ -1,17 +1,8 @@
 //! The keys of every section: those that are read, and those of the product that this version does not build.
 
-pub(super) const ROOT: &[&str] = &["limits", "listen", "log", "mcp", "mcp_bundles", "policies", "principals"];
-pub(super) const ROOT_LATER: &[&str] = &[
-    "aliases",
-    "audit",
-    "audit_keep_days",
-    "external",
-    "on_audit_failure",
-    "scopes",
-    "state",
-    "tool_groups",
-    "workflows",
-];
+pub(super) const ROOT: &[&str] = &["limits", "listen", "log", "mcp", "mcp_bundles", "policies", "principals", "state"];
+pub(super) const ROOT_LATER: &[&str] =
+    &["aliases", "audit", "audit_keep_days", "external", "on_audit_failure", "scopes", "tool_groups", "workflows"];
 
 pub(super) const LISTEN: &[&str] =
     &["admin", "allowed_hosts", "allowed_origins", "auth", "health", "http", "tls_cert", "tls_key"];
@@ -30,11 +21,13 @@ pub(super) const SERVER: &[&str] = &[
     "headers",
     "inherit_env",
     "inspect",
+    "max_concurrent_calls",
     "max_response_bytes",
     "name",
     "on_down",
     "probe_timeout_secs",
     "protocol",
+    "rate",
     "required",
     "start_timeout_secs",
     "tls_ca_cert_path",
@@ -64,8 +57,16 @@ pub(super) const PRINCIPAL_LATER: &[&str] =
 
 pub(super) const API_KEY: &[&str] = &["sha256"];
 
-pub(super) const POLICY: &[&str] =
-    &["allowed_tools", "auto_admit_mcp_tools", "deny_all_tools", "excluded_tools", "expect"];
+pub(super) const POLICY: &[&str] = &[
+    "allowed_tools",
+    "auto_admit_mcp_tools",
+    "deny_all_tools",
+    "excluded_tools",
+    "expect",
+    "max_concurrent_calls",
+    "max_queued_calls",
+    "rate",
+];
 pub(super) const POLICY_LATER: &[&str] = &[
     "allow",
     "allowed_prompts",
@@ -90,8 +91,6 @@ pub(super) const POLICY_LATER: &[&str] = &[
     "leak_guard",
     "mark_untrusted",
     "max_calls",
-    "max_concurrent_calls",
-    "max_queued_calls",
     "max_queued_tasks",
     "max_result_chars",
     "max_running_tasks",
@@ -119,16 +118,24 @@ pub(super) const EXPECT: &[&str] = &["tool", "visible"];
 pub(super) const EXPECT_LATER: &[&str] = &["annotations"];
 
 pub(super) const LIMITS: &[&str] = &[
+    "concurrency",
     "connections",
     "keep_alive_secs",
+    "rates",
     "request_body_bytes",
+    "resume_bytes_per_session",
+    "resume_bytes_per_stream",
+    "resume_secs",
     "session_idle_secs",
     "sessions",
     "sessions_per_principal",
 ];
-pub(super) const LIMITS_LATER: &[&str] = &["concurrency", "rates"];
+pub(super) const CONCURRENCY: &[&str] = &["principal", "queued", "server", "tool"];
+pub(super) const RATES: &[&str] = &["principal", "server", "tool"];
 
 pub(super) const LOG: &[&str] = &["access", "format", "level"];
+
+pub(super) const STATE: &[&str] = &["dir"];
 
 /// The tables that a key could have been meant for, and their heads.
 const TABLES: &[(&str, &[&str])] = &[
@@ -139,7 +146,10 @@ const TABLES: &[(&str, &[&str])] = &[
     ("[principals.NAME]", PRINCIPAL),
     ("[policies.NAME]", POLICY),
     ("[limits]", LIMITS),
+    ("[limits.concurrency]", CONCURRENCY),
+    ("[limits.rates]", RATES),
     ("[log]", LOG),
+    ("[state]", STATE),
 ];
 
 /// Finds the table that has a key; `None` if no table has it, or more than one.

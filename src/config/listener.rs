@@ -98,7 +98,7 @@ pub(super) fn auth<'a>(table: Option<&Table<'a>>) -> AuthKey<'a> {
 /// Reads `[limits]`.
 pub(super) fn limits(table: Option<&Table<'_>>, settings: &mut DownstreamSettings) {
     let Some(table) = table else { return };
-    table.keys(keys::LIMITS, keys::LIMITS_LATER);
+    table.keys(keys::LIMITS, &[]);
     let number = |key: &str, most: u64| table.get(key).and_then(|value| value.number(&(1..=most)));
     let count = |key: &str, most: u64, slot: &mut usize| {
         *slot = number(key, most).and_then(|number| usize::try_from(number).ok()).unwrap_or(*slot);
@@ -109,6 +109,11 @@ pub(super) fn limits(table: Option<&Table<'_>>, settings: &mut DownstreamSetting
     let all = settings.sessions_max;
     count("sessions_per_principal", 1_000_000, &mut settings.sessions_per_principal_max);
     settings.sessions_per_principal_max = settings.sessions_per_principal_max.min(all);
+    let replay = &mut settings.replay;
+    count("resume_bytes_per_session", 1 << 30, &mut replay.session_bytes);
+    count("resume_bytes_per_stream", 1 << 30, &mut replay.stream_bytes);
+    replay.stream_bytes = replay.stream_bytes.min(replay.session_bytes);
+    replay.time = number("resume_secs", 3_600).map_or(replay.time, Duration::from_secs);
     settings.session_idle = number("session_idle_secs", 604_800).map_or(settings.session_idle, Duration::from_secs);
     settings.keep_alive = number("keep_alive_secs", 3_600).map_or(settings.keep_alive, Duration::from_secs);
 }

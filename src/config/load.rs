@@ -1,7 +1,7 @@
 //! Reads the file and those beside it, all problems at once.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
@@ -9,6 +9,7 @@ use crate::codes::Code;
 use crate::downstream::DownstreamSettings;
 use crate::gateway::GatewaySettings;
 use crate::id::UpstreamName;
+use crate::limit::LimitSettings;
 use crate::telemetry::LogSettings;
 
 use super::error::{Diagnostic, Diagnostics, Report, Severity};
@@ -18,7 +19,7 @@ use super::mask::Masks;
 use super::places::Places;
 use super::policy::{ExpectationResult, Policies};
 use super::reader::{Source, Table};
-use super::{identity, keys, listener, upstream};
+use super::{identity, keys, limits, listener, state, upstream};
 
 /// The largest configuration or policy file, in bytes.
 pub(super) const FILE_MAX: u64 = 8 << 20;
@@ -34,6 +35,8 @@ pub struct Settings {
     pub admin: Vec<SocketAddr>,
     /// For the log.
     pub log: LogSettings,
+    /// Where what outlives the process is kept [OPS-12]; `None`: nobody says.
+    pub state_dir: Option<PathBuf>,
     /// Servers that are disabled because a secret is missing, and why [CFG-3].
     pub disabled: Vec<(UpstreamName, String)>,
 }
@@ -130,9 +133,11 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> Read {
     let listen = root.table("listen");
     let mut downstream = DownstreamSettings::default();
     let admin = listener::listen(listen.as_ref(), expander.base, &mut downstream);
-    listener::limits(root.table("limits").as_ref(), &mut downstream);
+    let limits_table = root.table("limits");
+    listener::limits(limits_table.as_ref(), &mut downstream);
     let log = listener::log(root.table("log").as_ref(), &mut downstream);
 
+    let state_dir = state::folder(root.table("state").as_ref(), expander);
     let mcp_table = root.table("mcp");
     if let Some(table) = &mcp_table {
         table.keys(keys::MCP, keys::MCP_LATER);
@@ -156,16 +161,23 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> Read {
         principals: principals.places,
         name_budget: mcp_table.and_then(|table| table.get("name_budget")).map(|value| value.spot()),
     };
+    let limits = LimitSettings {
+        principals: principals.limits,
+        servers: servers.limits,
+        ..limits::common(limits_table.as_ref())
+    };
     let gateway = GatewaySettings {
         auth,
         keys: principals.keys,
+        limits,
         servers: servers.usable,
         principals: principals.list,
         name_budget: mcp.name_budget.unwrap_or(GatewaySettings::NAME_BUDGET),
         first_list_wait: mcp.first_list_wait.unwrap_or(GatewaySettings::FIRST_LIST_WAIT),
         list_page_bytes: GatewaySettings::LIST_PAGE_BYTES,
     };
-    (Settings { gateway, downstream, admin, log, disabled: servers.disabled }, expectations, places)
+    let settings = Settings { gateway, downstream, admin, log, state_dir, disabled: servers.disabled };
+    (settings, expectations, places)
 }
 
 /// Parses a text and hands its root to `read`; a syntax error is noted.

@@ -8,6 +8,7 @@ mod expand;
 mod identity;
 mod inputs;
 mod keys;
+mod limits;
 mod listener;
 mod load;
 mod mask;
@@ -15,6 +16,7 @@ mod places;
 mod policy;
 mod reader;
 mod schema;
+mod state;
 mod upstream;
 
 #[cfg(test)]

@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use crate::codes::Code;
 use crate::id::UpstreamName;
+use crate::limit::Own;
 use crate::policy::{Action, Decision, EmptyAllow, Pattern, Profile, Subject};
+use crate::wire::mcp::Kind;
 
 use super::error::{Diagnostic, Diagnostics, Report, Severity};
 use super::inputs::Notes;
-use super::keys;
 use super::load::{FILE_MAX, parse, read_text};
 use super::places::PolicyPlace;
 use super::reader::{Table, Value};
 use super::upstream::Known;
+use super::{keys, limits};
 
 /// What became of one `[[expect]]`.
 #[derive(Clone, Debug)]
@@ -35,6 +37,7 @@ pub struct ExpectationResult {
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) profile: Arc<Profile>,
+    pub(super) limits: Option<Own>,
     pub(super) place: Option<Arc<PolicyPlace>>,
 }
 
@@ -89,7 +92,7 @@ impl<'a> Policies<'a> {
             let profile = self.file(name, value);
             self.read.insert(name.to_owned(), profile);
         }
-        let nothing = || Policy { profile: Arc::new(Profile::deny_all()), place: None };
+        let nothing = || Policy { profile: Arc::new(Profile::deny_all()), limits: None, place: None };
         self.read.get(name).cloned().flatten().unwrap_or_else(nothing)
     }
 
@@ -123,7 +126,7 @@ impl<'a> Policies<'a> {
     fn policy(&mut self, name: &str, table: &Table<'_>) -> Policy {
         let (profile, place) = profile(name, table, Some(self.known), self.empty_allow);
         self.expectations.extend(expectations(name, table, &profile, Some(self.known)));
-        Policy { profile: Arc::new(profile), place: Some(Arc::new(place)) }
+        Policy { profile: Arc::new(profile), limits: limits::of_policy(table), place: Some(Arc::new(place)) }
     }
 }
 
@@ -138,6 +141,8 @@ pub fn check_policy_file(path: &Path) -> Result<(Vec<ExpectationResult>, Vec<Dia
     let report = Report::default();
     let results = parse(path, &text, &report, |root| {
         let (profile, _) = profile(&name, &root, None, EmptyAllow::All);
+        // Read for what is wrong with it alone.
+        let _limits = limits::of_policy(&root);
         expectations(&name, &root, &profile, None)
     });
     Ok((results.unwrap_or_default(), report.finish()?))
@@ -225,7 +230,8 @@ fn expectation(name: &str, table: &Table<'_>, profile: &Profile, known: Option<&
     };
     let granted = known.map_or_else(|| found.iter().cloned().collect::<BTreeSet<_>>(), Known::all);
     let subject = Subject { granted: &granted, profile: Some(profile) };
-    let decision = found.as_ref().map(|server| subject.decide(&Action { server, shown: text, full: text }));
+    let decision =
+        found.as_ref().map(|server| subject.decide(&Action { kind: Kind::Tools, server, shown: text, full: text }));
     if decision.is_none() {
         let help = known.and_then(|known| known.hint(server));
         tool.warn("no configured server has such a tool, so it is taken for hidden", help);

@@ -8,8 +8,11 @@ use serde_json::{Map, Value, json};
 use crate::downstream::DownstreamSettings;
 use crate::gateway::GatewaySettings;
 use crate::id::UPSTREAM_NAME_MAX;
+use crate::limit::Concurrency;
 use crate::upstream::ServerSettings;
 use crate::wire::mcp::ProtocolVersion;
+
+use super::limits::{CALLS_MAX, QUEUED_MAX};
 
 /// The keys of one table with their schemas.
 type Rows = Vec<(&'static str, Value)>;
@@ -25,6 +28,7 @@ pub fn schema() -> Value {
             "$defs".to_owned(),
             json!({
                 "api_key": table(api_key(), &["sha256"], "One API key of a principal."),
+                "concurrency": table(concurrency(), &[], "How many calls may be under way at once."),
                 "bundle": table(bundle(), &[], "Servers that are granted together."),
                 "expect": table(expect(), &["tool", "visible"], "What a policy must do with a tool."),
                 "limits": table(limits(), &[], "Bounds on what clients may take."),
@@ -33,7 +37,9 @@ pub fn schema() -> Value {
                 "mcp": table(mcp(), &[], "The servers, and what holds for all of them."),
                 "policy": table(policy(), &[], "What a principal may use of what its bundles grant."),
                 "principal": table(principal(), &[], "Somebody who calls."),
+                "rates": table(rates(), &[], "How often a principal may ask; each has rates of its own."),
                 "server": server_table(),
+                "state": table(state(), &[], "What outlives the process."),
             }),
         );
     }
@@ -49,6 +55,7 @@ pub(super) fn root() -> Rows {
         ("mcp_bundles", named("bundle", "Bundles by name; the only way from a principal to a server.")),
         ("policies", named("policy", "Policies by name; others may stand in policies/NAME.toml beside the file.")),
         ("principals", named("principal", "Principals by name; 'local' is whoever calls without a key.")),
+        ("state", reference("state")),
     ]
 }
 
@@ -84,12 +91,31 @@ fn addresses(settings: &DownstreamSettings) -> Value {
 
 pub(super) fn limits() -> Rows {
     let door = DownstreamSettings::default();
-    let (alive, idle) = (door.keep_alive.as_secs(), door.session_idle.as_secs());
+    let (alive, idle, kept) = (door.keep_alive.as_secs(), door.session_idle.as_secs(), door.replay.time.as_secs());
     let count = |most: u64, default: usize, words| number(1, most, json!(default), words);
     vec![
+        ("concurrency", reference("concurrency")),
         ("connections", count(1_000_000, door.connections_max, "The most client connections at once.")),
         ("keep_alive_secs", number(1, 3_600, json!(alive), "The pause after which a silent stream gets a comment.")),
+        ("rates", reference("rates")),
         ("request_body_bytes", count(1 << 32, door.body_bytes_max, "The largest request body.")),
+        (
+            "resume_bytes_per_session",
+            count(
+                1 << 30,
+                door.replay.session_bytes,
+                "The most bytes kept of a session's calls for a lost connection.",
+            ),
+        ),
+        (
+            "resume_bytes_per_stream",
+            count(
+                1 << 30,
+                door.replay.stream_bytes,
+                "The most bytes kept of one call; a larger answer becomes an error.",
+            ),
+        ),
+        ("resume_secs", number(1, 3_600, json!(kept), "How long they are kept once the call is over.")),
         ("session_idle_secs", number(1, 604_800, json!(idle), "How long a session may be idle.")),
         ("sessions", count(1_000_000, door.sessions_max, "The most sessions in all.")),
         (
@@ -99,12 +125,41 @@ pub(super) fn limits() -> Rows {
     ]
 }
 
+pub(super) fn concurrency() -> Rows {
+    let calls = |words| without_default(1, CALLS_MAX, words);
+    let queued = number(0, QUEUED_MAX, json!(Concurrency::QUEUED), "How many calls of one principal wait for a turn.");
+    vec![
+        ("principal", calls("Calls of one principal.")),
+        ("queued", queued),
+        ("server", calls("Calls at one server, of all principals together.")),
+        ("tool", calls("Calls of one tool, of all principals together.")),
+    ]
+}
+
+pub(super) fn rates() -> Rows {
+    vec![
+        ("principal", rate("Requests of one principal, as 600/min or 600/min burst 50.")),
+        ("server", rate("Calls of one principal to one server.")),
+        ("tool", rate("Calls of one principal to one tool.")),
+    ]
+}
+
 pub(super) fn log() -> Rows {
     vec![
         ("access", flag(false, "Whether every request writes a line; a refusal always does.")),
         ("format", choice(&["json", "text"], None, "How lines look; by default text on a terminal, else json.")),
         ("level", with(text("A level, or directives as info,portcullis::upstream=debug."), "default", "info")),
     ]
+}
+
+pub(super) fn state() -> Rows {
+    vec![(
+        "dir",
+        text(
+            "The private folder for it; by default $PORTCULLIS_STATE_DIR, $XDG_STATE_HOME/portcullis or \
+             ~/.local/state/portcullis.",
+        ),
+    )]
 }
 
 pub(super) fn mcp() -> Rows {
@@ -139,11 +194,16 @@ pub(super) fn server() -> Rows {
         ("headers", values("Headers for the server; values may be ${env:NAME} or ${file:PATH}.")),
         ("inherit_env", texts("Names of variables that pass from the gateway to the program.")),
         ("inspect", choice(&["off", "on"], Some("on"), "off: large answers are passed on as they come, unseen.")),
+        (
+            "max_concurrent_calls",
+            without_default(1, CALLS_MAX, "Calls at once, of all; else limits.concurrency.server."),
+        ),
         ("max_response_bytes", number(0, 1 << 32, json!(bytes), "The largest answer; 0 means the default.")),
         ("name", describe(name, "Its name: A-Z a-z 0-9 _ . -")),
         ("on_down", choice(&["hide", "keep"], Some("keep"), "What happens to its tools while it is down.")),
         secs("probe_timeout_secs", 86_400, 5, "How long it may be silent when asked for its era."),
         ("protocol", choice(&versions, None, "The revision it speaks; skips the probe.")),
+        ("rate", rate("Calls of one principal to this server; else limits.rates.server.")),
         ("required", flag(false, "Whether /readyz waits for it, and a missing secret fails the start.")),
         secs("start_timeout_secs", 86_400, 60, "The time from start to the end of the handshake."),
         ("tls_ca_cert_path", text("Authorities in PEM form that are trusted beside the machine's; then https alone.")),
@@ -186,6 +246,15 @@ pub(super) fn policy() -> Rows {
         ("deny_all_tools", flag(false, "Nothing at all.")),
         ("excluded_tools", texts("Names, or prefixes with a final *. They win over allowed_tools.")),
         ("expect", describe(expect, "What check and test hold the policy to.")),
+        (
+            "max_concurrent_calls",
+            without_default(1, CALLS_MAX, "Calls of each principal at once; else limits.concurrency."),
+        ),
+        (
+            "max_queued_calls",
+            without_default(0, QUEUED_MAX, "Calls that wait for a turn; else limits.concurrency.queued."),
+        ),
+        ("rate", rate("Requests of each principal; else limits.rates.principal.")),
     ]
 }
 
@@ -232,6 +301,14 @@ fn one_or_more(words: &str) -> Value {
 
 fn flag(default: bool, words: &str) -> Value {
     describe(json!({ "type": "boolean", "default": default }), words)
+}
+
+fn rate(words: &str) -> Value {
+    text(words)
+}
+
+fn without_default(least: u64, most: u64, words: &str) -> Value {
+    describe(json!({ "type": "integer", "minimum": least, "maximum": most }), words)
 }
 
 fn number(least: u64, most: u64, default: Value, words: &str) -> Value {

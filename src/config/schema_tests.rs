@@ -15,6 +15,7 @@ fn sections() -> Vec<(&'static str, &'static [&'static str], Rows)> {
         ("", keys::ROOT, super::root()),
         ("api_key", keys::API_KEY, super::api_key()),
         ("bundle", keys::BUNDLE, super::bundle()),
+        ("concurrency", keys::CONCURRENCY, super::concurrency()),
         ("expect", keys::EXPECT, super::expect()),
         ("limits", keys::LIMITS, super::limits()),
         ("listen", keys::LISTEN, super::listen()),
@@ -22,7 +23,9 @@ fn sections() -> Vec<(&'static str, &'static [&'static str], Rows)> {
         ("mcp", keys::MCP, super::mcp()),
         ("policy", keys::POLICY, super::policy()),
         ("principal", keys::PRINCIPAL, super::principal()),
+        ("rates", keys::RATES, super::rates()),
         ("server", keys::SERVER, super::server()),
+        ("state", keys::STATE, super::state()),
     ]
 }
 
@@ -68,6 +71,7 @@ fn with_wrong(section: &str, key: &str) -> String {
             let transport = if matches!(key, "url" | "command") { "" } else { transport };
             format!("[[mcp.servers]]\n{name}{transport}{wrong}")
         }
+        "concurrency" | "rates" => format!("[limits.{section}]\n{wrong}"),
         section => format!("[{section}]\n{wrong}"),
     }
 }

@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, Uri};
 
 use crate::codes::Code;
 use crate::id::UpstreamName;
+use crate::limit::Own;
 use crate::net::check_ca_file;
 use crate::policy::EmptyAllow;
 use crate::secret::Secret;
@@ -17,9 +18,9 @@ use crate::upstream::{EraChoice, OnDown, ServerSettings, Transport};
 use crate::wire::mcp::{Era, ProtocolVersion};
 
 use super::expand::{Expander, REFERENCE_HELP, Template, reference_in};
-use super::keys;
 use super::places::{ServerPlace, ServerUse};
 use super::reader::{Table, Value, nearest};
+use super::{keys, limits};
 
 /// Headers that the gateway sets itself, or that belong to one hop.
 const RESERVED_HEADERS: [&str; 19] = [
@@ -57,6 +58,8 @@ pub(super) struct Servers {
     pub(super) disabled: Vec<(UpstreamName, String)>,
     /// Where each stands.
     pub(super) places: Vec<ServerPlace>,
+    /// What they state of rates and calls at once.
+    pub(super) limits: BTreeMap<UpstreamName, Own>,
     /// Every name in the file, even of a server that is switched off or wrong.
     pub(super) known: Known,
 }
@@ -183,6 +186,7 @@ pub(super) fn servers(section: Option<&Table<'_>>, live: bool, expander: &Expand
         let transport = transport.unwrap_or_else(nowhere);
         let mut settings = entry.settings(&table, ServerSettings::new(name.clone(), transport));
         settings.tls_ca_cert_path = entry.authority(&table, &settings.transport);
+        servers.limits.extend(limits::of_server(&table).map(|own| (name.clone(), own)));
         let kind = match settings.transport {
             Transport::Http { .. } => "http",
             Transport::Stdio { .. } => "stdio",

@@ -8,15 +8,20 @@ use futures_util::StreamExt as _;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use tokio::pin;
 
-use crate::exchange::{Answer, ByteStream, Event, Handler, Outcome, ReasonCode, Reject, RejectKind, ToolsPage, Unseen};
+use crate::exchange::{
+    Answer, ByteStream, Discovery, Event, Handler, ListPage, Outcome, ReasonCode, Reject, RejectKind, Unseen,
+};
 use crate::id::PrincipalId;
+use crate::session::Session;
 use crate::wire::bridge::{ClientSide, lift_error, lift_result, server_info};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, RequestId, Response as RpcResponse};
-use crate::wire::mcp::{Era, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY};
+use crate::wire::mcp::{Era, Kind, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY};
+use crate::wire::sse;
 
 use super::accept::Take;
 use super::body::Body;
+use super::refused;
 use super::respond::{Fault, Refusal, bare, json_pieces, json_response, status_of};
 use super::running::Running;
 use super::server::Door;
@@ -25,8 +30,8 @@ use super::stream::{self, Events};
 /// The severities of RFC 5424 in MCP's spelling, least first.
 const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// What the gateway can do for a client; the handlers serve exactly this [R32].
-pub(super) const CAPABILITIES: &str = r#"{"tools":{"listChanged":true}}"#;
+/// The method whose results may be kept.
+const READ: &str = "resources/read";
 
 /// Who asked, and what its answers must look like.
 #[derive(Clone, Debug)]
@@ -131,7 +136,7 @@ impl Rendered {
                 stream::respond(Body::pieces(stream::begin_event(&self.parts), stream::end_event(rest.pieces), guards))
             }
             (Some(rest), false) => json_pieces(self.parts, rest, guards),
-            (None, true) => stream::respond(Body::parts(stream::event(&self.parts), guards)),
+            (None, true) => stream::respond(Body::parts(sse::message(sse::Head::default(), &self.parts), guards)),
             (None, false) => json_response(self.status, self.parts, guards),
         };
         if let Some((name, value)) = self.header.map(|header| *header) {
@@ -148,10 +153,10 @@ impl Asker {
     pub(super) fn render(&self, outcome: Outcome) -> Rendered {
         let Some(id) = &self.id else { return self.refuse(Refusal::from(Fault::Method)) };
         match outcome {
-            Ok(Answer::Discovery(discovery)) => Rendered::result(id, &discovered(discovery.instructions.as_deref())),
+            Ok(Answer::Discovery(discovery)) => Rendered::result(id, &discovered(&discovery)),
             Ok(Answer::Ended) => Rendered::result(id, &ended(id, self.era)),
-            Ok(Answer::Tools(page)) => {
-                Rendered { status: StatusCode::OK, parts: tools(id, page, self.era), rest: None, header: None }
+            Ok(Answer::Page(page)) => {
+                Rendered { status: StatusCode::OK, parts: listed(id, page, self.era), rest: None, header: None }
             }
             Ok(Answer::Unseen(unseen)) => {
                 let Unseen { head, length, rest } = *unseen;
@@ -176,15 +181,19 @@ impl Asker {
         Rendered { parts, rest: None, ..rendered }
     }
 
-    /// Writes the refusal's line and spells it.
+    /// Writes the refusal's line and spells it: as the result of a call where that is what its client's model can read.
     pub(super) fn refuse(&self, refusal: Refusal) -> Rendered {
         log_refusal(&refusal, Some(&self.principal), self.method);
+        if let (true, Some(id), "tools/call") = (refusal.by_result, &self.id, self.method) {
+            let parts = vec![refused::result(&refusal, id, self.era)];
+            return Rendered { status: StatusCode::OK, parts, rest: None, header: None };
+        }
         Rendered::refusal(refusal, self.id.as_ref())
     }
 
     fn lift(&self, id: &RequestId, response: &RpcResponse, from: Era) -> Rendered {
         let info = server_info();
-        let client = ClientSide { era: self.era, id, server_info: &info };
+        let client = ClientSide { era: self.era, id, server_info: &info, cacheable: self.method == READ };
         let lifted = match &response.payload {
             Payload::Result(_) => lift_result(response, from, &client).map(|parts| (StatusCode::OK, parts)),
             Payload::Error(_) => lift_error(response, &client, self.lacks(response))
@@ -214,17 +223,15 @@ impl Asker {
             Event::Done(_) => None,
             Event::Log(raw) => self.log.takes(&raw).then_some(raw),
             Event::Progress(raw) => Some(raw),
-            Event::ToolsChanged => Some(self.tools_changed()),
+            Event::Changed(kind) => Some(self.changed(kind)),
         }
     }
 
-    fn tools_changed(&self) -> Bytes {
+    fn changed(&self, kind: Kind) -> Bytes {
         match (self.era, &self.id) {
-            (Era::Stateless, Some(id)) => {
-                notification("notifications/tools/list_changed", &format!("{{{}}}", subscription(id)))
-            }
+            (Era::Stateless, Some(id)) => notification(kind.changed_method(), &format!("{{{}}}", subscription(id))),
             (Era::Stateless | Era::Legacy, _) => {
-                Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#)
+                Bytes::from(format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, kind.changed_method()))
             }
         }
     }
@@ -275,10 +282,11 @@ fn ended(id: &RequestId, era: Era) -> String {
     }
 }
 
-fn discovered(instructions: Option<&str>) -> String {
-    let instructions = instructions.map(member_instructions).unwrap_or_default();
+fn discovered(discovery: &Discovery) -> String {
+    let instructions = discovery.instructions.as_deref().map(member_instructions).unwrap_or_default();
+    let capabilities = discovery.capabilities.spelled();
     format!(
-        r#"{{"resultType":"complete","supportedVersions":["{STATELESS_LATEST}"],"capabilities":{CAPABILITIES},{instructions}"ttlMs":0,"cacheScope":"private","_meta":{{{}}}}}"#,
+        r#"{{"resultType":"complete","supportedVersions":["{STATELESS_LATEST}"],"capabilities":{capabilities},{instructions}"ttlMs":0,"cacheScope":"private","_meta":{{{}}}}}"#,
         server_meta()
     )
 }
@@ -288,9 +296,10 @@ pub(super) fn member_instructions(text: &str) -> String {
     format!(r#""instructions":{},"#, String::from_utf8_lossy(&json::quoted(text)))
 }
 
-fn tools(id: &RequestId, page: ToolsPage, era: Era) -> Vec<Bytes> {
+fn listed(id: &RequestId, page: ListPage, era: Era) -> Vec<Bytes> {
     let kind = if era == Era::Stateless { r#""resultType":"complete","# } else { "" };
-    let head = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{{kind}"tools":"#, String::from_utf8_lossy(id.raw()));
+    let member = page.kind.member();
+    let head = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{{kind}"{member}":"#, String::from_utf8_lossy(id.raw()));
     let mut tail = String::new();
     if let Some(cursor) = &page.next_cursor {
         tail.push_str(&format!(r#","nextCursor":{}"#, String::from_utf8_lossy(&json::quoted(cursor))));
@@ -301,23 +310,28 @@ fn tools(id: &RequestId, page: ToolsPage, era: Era) -> Vec<Bytes> {
         tail.push_str(&format!(r#","ttlMs":{},"cacheScope":"{scope}","_meta":{{{meta}}}"#, page.ttl_ms));
     }
     tail.push_str("}}");
-    vec![Bytes::from(head), page.tools, Bytes::from(tail)]
+    vec![Bytes::from(head), page.items, Bytes::from(tail)]
 }
 
 // === impl Door ===
 
 impl<H: Handler> Door<H> {
-    /// Answers a POST with what the hall says.
-    pub(super) async fn answer(&self, mut running: Running, asker: Asker, take: Take) -> Response<Body> {
-        let keep_alive = self.settings.keep_alive;
-        let silence = tokio::time::sleep(keep_alive);
+    /// Answers a POST with what the hall says; `session` is where its client may come back to it.
+    pub(super) async fn answer(
+        &self,
+        mut running: Running,
+        asker: Asker,
+        take: Take,
+        session: Option<&Session>,
+    ) -> Response<Body> {
+        let silence = tokio::time::sleep(self.silence(session));
         pin!(silence);
         loop {
             let event = tokio::select! {
                 biased;
                 event = running.next() => event,
                 () = silence.as_mut(), if take.events() => {
-                    return Events::new(running, asker, keep_alive).with_comment().respond();
+                    return self.events(running, asker, None, session).with_comment().respond();
                 }
             };
             match event {
@@ -328,7 +342,7 @@ impl<H: Handler> Door<H> {
                 }
                 Some(event) if take.events() => {
                     if let Some(message) = asker.message(event) {
-                        return Events::new(running, asker, keep_alive).with_message(&[message]).respond();
+                        return self.events(running, asker, Some(message), session).respond();
                     }
                 }
                 Some(_) => {}
@@ -352,8 +366,8 @@ impl<H: Handler> Door<H> {
             Some(Some(event)) => messages.extend(asker.message(event)),
             None => {}
         }
-        let events = Events::new(running, asker, self.settings.keep_alive);
-        messages.into_iter().fold(events, |events, message| events.with_message(&[message])).respond()
+        let events = self.events(running, asker, None, None);
+        messages.into_iter().fold(events, Events::with_message).respond()
     }
 }
 

@@ -9,7 +9,7 @@ use http::{Response, StatusCode};
 use crate::exchange::{Event, Handler};
 use crate::session::Session;
 use crate::wire::jsonrpc::{DecodeError, Message};
-use crate::wire::mcp::{Method, ProtocolVersion, RequestMeta};
+use crate::wire::mcp::{Era, Method, ProtocolVersion, RequestMeta};
 
 use super::answer::Rendered;
 use super::body::Body;
@@ -56,6 +56,10 @@ impl<H: Handler> Door<H> {
                     if request.method == Method::Initialize.spec().name {
                         let why = "'initialize' cannot stand in a batch".to_owned();
                         return Some(Begun::Answered(asker().refuse(Fault::NotMessage(why).into())));
+                    }
+                    // Each counts like a message of its own, or a batch would be a way around the rate.
+                    if let Err(reject) = self.handler.admit(&visit.caller) {
+                        return Some(Begun::Answered(asker().refuse(Refusal::of_reject(reject, Era::Legacy))));
                     }
                     match RequestMeta::read(request.params.as_deref()) {
                         Ok(meta) if !meta.is_stateless() => Some(self.begin(visit, session, request, meta)),

@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use http::{Response, StatusCode};
 
-use crate::exchange::{Call, Exchange, Handler, Listen, ToolCall};
+use crate::exchange::{Call, Exchange, Handler, Listen, ServerCall};
 use crate::session::Session;
 use crate::wire::jsonrpc::{Message, Notification, Params, Request, RequestId};
-use crate::wire::mcp::{Era, Method, ProtocolVersion, RequestMeta, name};
+use crate::wire::mcp::{Era, Kind, Kinds, Method, ProtocolVersion, RequestMeta, name};
 
 use super::answer::{Asker, Rendered, invalid};
 use super::body::Body;
 use super::post::{Single, Visit, label};
 use super::respond::{Fault, Refusal, bare};
-use super::running::{Running, Survive};
+use super::resume::priming;
+use super::running::Running;
 use super::server::Door;
 use super::stateless::{call_params, cursor_of};
 
@@ -43,7 +44,7 @@ impl<H: Handler> Door<H> {
         match message {
             Message::Request(request) => match self.begin(visit, &session, request, meta) {
                 Begun::Answered(rendered) => rendered.respond(visit.take, Vec::new()),
-                Begun::Calling(running, asker) => self.answer(running, asker, visit.take).await,
+                Begun::Calling(running, asker) => self.answer(running, asker, visit.take, Some(&session)).await,
             },
             Message::Notification(notification) => {
                 note(&session, &notification);
@@ -98,25 +99,27 @@ impl<H: Handler> Door<H> {
         let rejected = |reject| Refusal::of_reject(reject, Era::Legacy);
         let call = match Method::from_name(&request.method) {
             Some(Method::Ping) => return Ok(None),
-            Some(Method::ToolsList) => {
+            Some(
+                method @ (Method::PromptsList
+                | Method::ResourcesList
+                | Method::ResourcesTemplatesList
+                | Method::ToolsList),
+            ) => {
+                let kind = method.spec().lists.unwrap_or(Kind::Tools);
                 let cursor = cursor_of(request.params.as_deref()).map_err(rejected)?;
-                Call::ListTools { cursor, told: session.told.clone() }
-            }
-            Some(Method::ToolsCall) => {
-                let params = call_params(&request).map_err(|(_, words)| rejected(invalid(words)))?;
-                Call::CallTool(Arc::new(ToolCall { request, params, meta, param_headers: None }))
+                Call::List { kind, cursor, told: session.told.clone() }
             }
             Some(
-                Method::CompletionComplete
-                | Method::Discover
+                method @ (Method::CompletionComplete | Method::PromptsGet | Method::ResourcesRead | Method::ToolsCall),
+            ) => {
+                let params = call_params(method, &request).map_err(|(_, words)| rejected(invalid(words)))?;
+                Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers: None }))
+            }
+            Some(
+                Method::Discover
                 | Method::Initialize
                 | Method::LoggingSetLevel
-                | Method::PromptsGet
-                | Method::PromptsList
-                | Method::ResourcesList
-                | Method::ResourcesRead
                 | Method::ResourcesSubscribe
-                | Method::ResourcesTemplatesList
                 | Method::ResourcesUnsubscribe
                 | Method::SubscriptionsListen,
             )
@@ -129,21 +132,24 @@ impl<H: Handler> Door<H> {
         let Some(guard) = asker.id.as_ref().and_then(|id| session.begin(id)) else {
             return Begun::Answered(asker.refuse(Fault::DuplicateId.into()));
         };
-        let survives = matches!(call, Call::CallTool(_));
+        let survives = match &call {
+            Call::ToServer(call) => Some(Arc::clone(call)),
+            Call::Discover | Call::List { .. } | Call::Listen(_) => None,
+        };
         let exchange =
             Exchange { endpoint: visit.endpoint.clone(), client: session.client.clone(), owner: session.owner(), call };
         let running = Running::new(self.handler.call(visit.caller.clone(), exchange))
             .stopped_by(guard.stop().clone())
             .holding((guard, self.drain.guard()));
-        let running = if survives {
-            running.surviving(Survive { tasks: self.tasks.clone(), slots: Arc::clone(&self.orphans) })
-        } else {
-            running
+        let running = match survives {
+            Some(call) => running.surviving(self.survive(), call),
+            None => running,
         };
         Begun::Calling(running, asker)
     }
 
-    /// Answers a GET: the session's stream of list changes; the newest wins [FC-SES-06].
+    /// Answers a GET: a stream that its client comes back to [R43], or the session's stream of list changes, of which the
+    /// newest wins [FC-SES-06].
     pub(super) async fn get(&self, visit: &Visit<H::Caller>) -> Response<Body> {
         if visit.header(name::SESSION_ID) == Single::Absent {
             return visit.refuse(Fault::Verb("POST"), None);
@@ -154,6 +160,12 @@ impl<H: Handler> Door<H> {
         };
         if !visit.take.events() {
             return visit.refuse(Fault::NotAcceptable, None);
+        }
+        match visit.header(name::LAST_EVENT_ID) {
+            Single::Value(event_id) if !event_id.is_empty() && priming(session.client.version).is_some() => {
+                return self.resume(visit, &session, event_id);
+            }
+            Single::Absent | Single::Bad | Single::Value(_) => {}
         }
         if self.drain.is_draining() {
             return visit.refuse(Fault::Draining, None);
@@ -169,7 +181,7 @@ impl<H: Handler> Door<H> {
             endpoint: visit.endpoint.clone(),
             client: session.client.clone(),
             owner: session.owner(),
-            call: Call::Listen(Listen { tools: true, told: session.told.clone(), own: false }),
+            call: Call::Listen(Listen { kinds: Kinds::ALL, told: session.told.clone(), own: false }),
         };
         let (drain, token) = (self.drain.clone(), guard.token().clone());
         Running::new(self.handler.call(visit.caller.clone(), exchange))

@@ -30,6 +30,10 @@ pub(super) struct Refusal {
     pub(super) data: Option<Bytes>,
     /// One header beyond the usual.
     pub(super) header: Option<Box<(HeaderName, HeaderValue)>>,
+    /// After how many seconds it is worth to try again, where that is known.
+    pub(super) retry_after: Option<u64>,
+    /// A call is told of it by a result [POL-11].
+    pub(super) by_result: bool,
     /// For the log.
     pub(super) reason: ReasonCode,
     /// For the log.
@@ -53,6 +57,8 @@ pub(super) enum Fault {
     DuplicateId,
     /// A header is missing, repeated, or disagrees with the body.
     Header(String),
+    /// `Last-Event-ID` names nothing that is kept.
+    EventUnknown,
     /// `Host` or `Origin` is not allowed.
     Foreign(&'static str),
     /// `MCP-Protocol-Version` names nothing that a legacy session speaks.
@@ -87,7 +93,8 @@ impl Refusal {
     /// Finds the row of a reject.
     pub(super) fn of_reject(reject: Reject, era: Era) -> Self {
         let (status, code) = match (reject.kind, era) {
-            (RejectKind::InvalidParams | RejectKind::UnknownTool, _) => (StatusCode::OK, code::INVALID_PARAMS),
+            (RejectKind::Busy, _) => (StatusCode::TOO_MANY_REQUESTS, code::RATE),
+            (RejectKind::InvalidParams | RejectKind::Unknown, _) => (StatusCode::OK, code::INVALID_PARAMS),
             (RejectKind::HeaderMismatch, _) => (StatusCode::BAD_REQUEST, code::HEADER_MISMATCH),
             (RejectKind::Limit, _) => (StatusCode::OK, code::LIMIT),
             (RejectKind::TooMany, _) => (StatusCode::SERVICE_UNAVAILABLE, code::TOO_MANY_SESSIONS),
@@ -98,13 +105,19 @@ impl Refusal {
             (RejectKind::MethodNotFound, Era::Legacy) => (StatusCode::OK, code::METHOD_NOT_FOUND),
             (RejectKind::Upstream | RejectKind::UpstreamTimeout, _) => (StatusCode::OK, code::INTERNAL),
         };
-        let header = match (reject.kind, reject.retry) {
-            (RejectKind::Unauthenticated, _) => Some(Box::new((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))),
-            (_, Retry::After(pause)) => Some(Box::new((RETRY_AFTER, HeaderValue::from(pause.as_secs().max(1))))),
-            (_, Retry::Never | Retry::Safe) => None,
+        let retry_after = match reject.retry {
+            // Rounded up: whoever waits as long as is said is not refused again.
+            Retry::After(pause) => Some((pause.as_secs() + u64::from(pause.subsec_nanos() > 0)).max(1)),
+            Retry::Never | Retry::Safe => None,
         };
+        let header = match (reject.kind, retry_after) {
+            (RejectKind::Unauthenticated, _) => Some(Box::new((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))),
+            (_, Some(seconds)) => Some(Box::new((RETRY_AFTER, HeaderValue::from(seconds)))),
+            (_, None) => None,
+        };
+        let by_result = reject.kind == RejectKind::Busy;
         let Reject { public: message, reason, detail, .. } = reject;
-        Self { status, code, message, data: None, header, reason, detail }
+        Self { status, code, message, data: None, header, retry_after, by_result, reason, detail }
     }
 
     /// Makes one that stands for a failure on the way back: -32603.
@@ -113,8 +126,17 @@ impl Refusal {
     }
 
     fn plain(status: StatusCode, code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
-        let (data, header, reason, detail) = (None, None, ReasonCode::BadRequest, String::new());
-        Self { status, code, message: message.into(), data, header, reason, detail }
+        Self {
+            status,
+            code,
+            message: message.into(),
+            data: None,
+            header: None,
+            retry_after: None,
+            by_result: false,
+            reason: ReasonCode::BadRequest,
+            detail: String::new(),
+        }
     }
 
     /// Spells the JSON-RPC error.
@@ -158,6 +180,10 @@ impl From<Fault> for Refusal {
             },
             Fault::DuplicateId => Self::plain(BAD, REQUEST, "A request with this id is in flight"),
             Fault::Header(why) => Self::plain(BAD, code::HEADER_MISMATCH, why),
+            Fault::EventUnknown => Self {
+                reason: ReasonCode::Unknown,
+                ..Self::plain(BAD, REQUEST, "Last-Event-ID is of no stream that is kept for this session")
+            },
             Fault::Foreign(why) => Self::plain(StatusCode::FORBIDDEN, REQUEST, why),
             Fault::LegacyVersion => Self::plain(BAD, REQUEST, "Unsupported MCP-Protocol-Version"),
             Fault::Meta(why) => Self::plain(BAD, code::INVALID_PARAMS, why),
@@ -271,6 +297,7 @@ mod tests {
     #[test]
     fn every_kind_has_its_row() {
         let rows = [
+            (RejectKind::Busy, 429, -31001),
             (RejectKind::InvalidParams, 200, -32602),
             (RejectKind::HeaderMismatch, 400, -32020),
             (RejectKind::Draining, 503, -31003),
@@ -279,7 +306,7 @@ mod tests {
             (RejectKind::NotMapped, 403, -31005),
             (RejectKind::TooMany, 503, -31002),
             (RejectKind::Unauthenticated, 401, -31005),
-            (RejectKind::UnknownTool, 200, -32602),
+            (RejectKind::Unknown, 200, -32602),
             (RejectKind::Upstream, 200, -32603),
             (RejectKind::UpstreamTimeout, 200, -32603),
         ];

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::sync::Semaphore;
 
-use crate::exchange::{Event, EventStream, Reject, RejectKind, Reply, ReplyBody};
+use crate::exchange::{Event, EventStream, Reject, RejectKind, Reply, ReplyBody, ServerCall};
 use crate::runtime::{Stop, Tasks};
 
 type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -18,7 +18,7 @@ type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A call that runs.
 pub(super) struct Running {
     inner: Option<Inner>,
-    survive: Option<Survive>,
+    survive: Option<(Survive, Arc<ServerCall>)>,
 }
 
 /// Where an unfinished call goes when its holder is gone.
@@ -90,9 +90,14 @@ impl Running {
     }
 
     /// Lets the call go on without its holder.
-    pub(super) fn surviving(mut self, survive: Survive) -> Self {
-        self.survive = Some(survive);
+    pub(super) fn surviving(mut self, survive: Survive, call: Arc<ServerCall>) -> Self {
+        self.survive = Some((survive, call));
         self
+    }
+
+    /// Takes back that the call goes on without its holder: what it needs for that, and what is called.
+    pub(super) const fn take_survive(&mut self) -> Option<(Survive, Arc<ServerCall>)> {
+        self.survive.take()
     }
 
     /// Waits for the next event; `None` if the call was stopped.
@@ -116,7 +121,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let (Some(mut inner), Some(survive)) = (self.inner.take(), self.survive.take()) else { return };
+        let (Some(mut inner), Some((survive, _))) = (self.inner.take(), self.survive.take()) else { return };
         if matches!(inner.state, State::Over) || survive.tasks.cancelled().is_cancelled() {
             return;
         }

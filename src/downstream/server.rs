@@ -1,6 +1,6 @@
 //! Requests to answers: the order in which a request is judged.
 //!
-//! Order: Host and Origin, path, preflight, credential, endpoint, then the verb's own room. Nothing is read of a body
+//! Order: Host and Origin, path, preflight, credential, endpoint, the principal's rate, then the verb's own room. Nothing is read of a body
 //! before its sender is known.
 
 use std::sync::Arc;
@@ -77,6 +77,7 @@ impl<H: Handler> Downstream<H> {
             max: settings.sessions_max,
             per_principal_max: settings.sessions_per_principal_max,
             idle: settings.session_idle,
+            replay: settings.replay,
         };
         let pause = (settings.session_idle / 4).clamp(Duration::from_millis(10), REAP_PAUSE_MAX);
         let sessions = SessionStore::new(limits, clock.clone());
@@ -180,6 +181,11 @@ impl<H: Handler> Door<H> {
             Route::Endpoint(endpoint) if endpoint == Endpoint::All || caller.serves(&endpoint) => endpoint,
             Route::Endpoint(_) | Route::NoServer | Route::Unknown => return seen.refuse(Fault::NotFound),
         };
+        if head.method == Verb::POST
+            && let Err(reject) = self.handler.admit(&caller)
+        {
+            return seen.refuse(Refusal::of_reject(reject, Era::Stateless));
+        }
         let Parts { method: verb, headers, .. } = head;
         let take = Take::read(&headers);
         let mut visit = Visit { caller, principal, endpoint, headers, take, method: seen.method };
@@ -243,7 +249,10 @@ fn preflight(headers: &HeaderMap) -> Response<Body> {
 fn with_cors(mut response: Response<Body>, origin: HeaderValue) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Mcp-Session-Id, WWW-Authenticate"));
+    headers.insert(
+        ACCESS_CONTROL_EXPOSE_HEADERS,
+        HeaderValue::from_static("Mcp-Session-Id, Retry-After, WWW-Authenticate"),
+    );
     headers.append(VARY, HeaderValue::from_static("Origin"));
     response
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::net::TlsFiles;
+use crate::session::ReplayLimits;
 
 /// Whether every request writes a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub struct DownstreamSettings {
     pub session_idle: Duration,
     /// The pause after which a silent stream gets a comment; a silent POST becomes a stream then.
     pub keep_alive: Duration,
+    /// What is kept for a legacy client whose connection was lost in the middle of a call's stream.
+    pub replay: ReplayLimits,
     /// Whether every request writes a line; a refusal always does.
     pub access: AccessLog,
 }
@@ -66,6 +69,7 @@ impl Default for DownstreamSettings {
             sessions_per_principal_max: 1_000,
             session_idle: Duration::from_secs(1_800),
             keep_alive: Duration::from_secs(25),
+            replay: ReplayLimits { time: Duration::from_secs(60), stream_bytes: 1 << 20, session_bytes: 4 << 20 },
             access: AccessLog::Off,
         }
     }

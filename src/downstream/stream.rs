@@ -1,7 +1,8 @@
 //! The event stream of one exchange: what the hall says, comments in between, and the outcome as its last event.
 //!
 //! Not for: queues. The hall is asked only when the client's socket has room, so a slow client holds up its own stream.
-//! Invariants: no `id:`, no requests, and nothing after the outcome [R26, R27].
+//! Invariants: no requests, nothing after the outcome, and no `id:` but on a stream that its client may come back to
+//! [R26, R27].
 
 use std::collections::VecDeque;
 use std::future::Future as _;
@@ -15,23 +16,24 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Response};
 use tokio::time::Sleep;
 
-use crate::exchange::{ByteStream, Event};
+use crate::exchange::ByteStream;
+use crate::session::{Said, Told};
 use crate::wire::jsonrpc::one_line;
-use crate::wire::sse::{Frame, Head, KEEP_ALIVE, encode_message, frame_message};
+use crate::wire::sse::{self, Head, KEEP_ALIVE};
 
-use super::answer::{Asker, Rendered};
 use super::body::Body;
 use super::respond::blank;
-use super::running::Running;
+use super::resume::Driver;
+use super::spoken::Spoken;
 
-/// Up to here copying an event is cheaper than sending it in three chunks.
+/// Up to here copying is cheaper than sending an event of its own.
 const COPY_MAX: usize = 16 << 10;
 /// How much is joined to one write.
 const JOIN_MAX: usize = 64 << 10;
 
 /// The events of one exchange as bytes.
 pub(super) struct Events {
-    source: Option<(Running, Asker)>,
+    source: Source,
     queue: VecDeque<Bytes>,
     silence: Pin<Box<Sleep>>,
     keep_alive: Duration,
@@ -40,14 +42,54 @@ pub(super) struct Events {
     rest: Option<ByteStream>,
 }
 
+/// Where the events come from.
+#[expect(clippy::large_enum_variant, reason = "a stream is in a box, and the large form is the common one")]
+enum Source {
+    /// A call that ends with this stream, or that nobody will read to its end.
+    Call(Spoken),
+    /// A call that its client may come back to.
+    Held(Driver),
+    /// All has been said.
+    Over,
+}
+
+// === impl Source ===
+
+impl Source {
+    fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Option<Told>> {
+        match self {
+            Self::Call(spoken) => spoken.poll_said(cx).map(|said| said.map(spell)),
+            Self::Held(driver) => driver.poll(cx),
+            Self::Over => Poll::Ready(None),
+        }
+    }
+
+    const fn is_over(&self) -> bool {
+        match self {
+            Self::Call(spoken) => spoken.is_over(),
+            Self::Held(_) => false,
+            Self::Over => true,
+        }
+    }
+}
+
 // === impl Events ===
 
 impl Events {
     /// Starts a stream.
-    pub(super) fn new(running: Running, asker: Asker, keep_alive: Duration) -> Self {
+    pub(super) fn new(call: Spoken, keep_alive: Duration) -> Self {
+        Self::from(Source::Call(call), VecDeque::new(), keep_alive)
+    }
+
+    /// Starts a stream that its client may come back to, or has come back to; `first` is what it begins with.
+    pub(super) fn held(driver: Driver, first: Vec<Bytes>, keep_alive: Duration) -> Self {
+        Self::from(Source::Held(driver), VecDeque::from(first), keep_alive)
+    }
+
+    fn from(source: Source, queue: VecDeque<Bytes>, keep_alive: Duration) -> Self {
         Self {
-            source: Some((running, asker)),
-            queue: VecDeque::new(),
+            source,
+            queue,
             silence: Box::pin(tokio::time::sleep(keep_alive)),
             keep_alive,
             guards: Vec::new(),
@@ -55,15 +97,17 @@ impl Events {
         }
     }
 
-    /// Queues a message in front of what follows.
-    pub(super) fn with_message(mut self, parts: &[Bytes]) -> Self {
-        self.push(parts);
+    /// Queues a message in front of what follows; for a stream that is not held.
+    pub(super) fn with_message(mut self, message: Bytes) -> Self {
+        self.queue.extend(sse::message(Head::default(), &[message]));
         self
     }
 
-    /// Queues a comment in front of what follows.
+    /// Begins with a comment, if there is nothing else to begin with.
     pub(super) fn with_comment(mut self) -> Self {
-        self.queue.push_back(Bytes::from_static(KEEP_ALIVE));
+        if self.queue.is_empty() {
+            self.queue.push_back(Bytes::from_static(KEEP_ALIVE));
+        }
         self
     }
 
@@ -74,7 +118,7 @@ impl Events {
 
     /// Says whether all has been handed over.
     pub(super) fn is_over(&self) -> bool {
-        self.queue.is_empty() && self.source.is_none() && self.rest.is_none()
+        self.queue.is_empty() && self.source.is_over() && self.rest.is_none()
     }
 
     /// Polls for the next bytes: all events that are there, in one piece, so that they are one write; none waits for more.
@@ -101,15 +145,12 @@ impl Events {
                     Poll::Ready(Some(Err(_))) => self.rest = None,
                     Poll::Ready(None) => {
                         self.rest = None;
-                        self.queue.push_back(Bytes::from_static(b"\n\n"));
+                        self.queue.push_back(Bytes::from_static(sse::END));
                     }
                 }
                 continue;
             }
-            let Some((running, asker)) = &mut self.source else {
-                return if joined.is_empty() { Poll::Ready(None) } else { self.sent(Some(joined.freeze())) };
-            };
-            match running.poll_event(cx) {
+            match self.source.poll_told(cx) {
                 Poll::Pending if !joined.is_empty() => return self.sent(Some(joined.freeze())),
                 Poll::Pending => {
                     if self.silence.as_mut().poll(cx).is_pending() {
@@ -117,31 +158,14 @@ impl Events {
                     }
                     self.queue.push_back(Bytes::from_static(KEEP_ALIVE));
                 }
-                Poll::Ready(Some(Event::Done(outcome))) => {
-                    // A stream that no request has asked for ends without a word.
-                    let rendered = asker.id.is_some().then(|| asker.render(outcome));
-                    self.guards = running.take_guards();
-                    self.source = None;
-                    match rendered {
-                        None => {}
-                        Some(Rendered { parts, rest: Some(rest), .. }) => {
-                            self.queue.extend(begin_event(&parts));
-                            self.rest = Some(rest.pieces);
-                        }
-                        Some(Rendered { parts, rest: None, .. }) => self.push(&parts),
-                    }
-                }
-                Poll::Ready(Some(event)) => {
-                    if let Some(message) = asker.message(event) {
-                        self.push(&[message]);
-                    }
+                Poll::Ready(Some(Told { frames, rest, guards })) => {
+                    self.queue.extend(frames);
+                    self.rest = rest;
+                    self.guards.extend(guards);
                 }
                 Poll::Ready(None) => {
-                    let farewell = asker.farewell();
-                    self.source = None;
-                    if let Some(farewell) = farewell {
-                        self.push(&[farewell]);
-                    }
+                    self.source = Source::Over;
+                    return if joined.is_empty() { Poll::Ready(None) } else { self.sent(Some(joined.freeze())) };
                 }
             }
         }
@@ -152,37 +176,27 @@ impl Events {
         self.silence.set(tokio::time::sleep(self.keep_alive));
         Poll::Ready(bytes)
     }
+}
 
-    fn push(&mut self, parts: &[Bytes]) {
-        self.queue.extend(event(parts));
-    }
+/// Spells a message that nobody can come back to.
+fn spell(said: Said) -> Told {
+    let Said { parts, rest, guards, .. } = said;
+    let frames = match &rest {
+        None => sse::message(Head::default(), &parts),
+        Some(_) => std::iter::once(sse::begin_message(Head::default())).chain(parts).collect(),
+    };
+    Told { frames, rest, guards }
 }
 
 /// Spells the beginning of an event whose payload is yet to come to its end.
 pub(super) fn begin_event(parts: &[Bytes]) -> Vec<Bytes> {
-    std::iter::once(Bytes::from_static(b"event: message\ndata: ")).chain(parts.iter().cloned().map(one_line)).collect()
+    std::iter::once(sse::begin_message(Head::default())).chain(parts.iter().cloned().map(one_line)).collect()
 }
 
 /// Makes the rest of a payload the rest of its event.
 pub(super) fn end_event(rest: ByteStream) -> ByteStream {
-    let end = futures_util::stream::iter([Ok(Bytes::from_static(b"\n\n"))]);
+    let end = futures_util::stream::iter([Ok(Bytes::from_static(sse::END))]);
     Box::pin(rest.map(|piece| piece.map(one_line)).chain(end))
-}
-
-/// Spells one event.
-pub(super) fn event(parts: &[Bytes]) -> Vec<Bytes> {
-    if parts.iter().map(Bytes::len).sum::<usize>() <= COPY_MAX {
-        let mut whole = BytesMut::new();
-        encode_message(Head::default(), parts, &mut whole);
-        return vec![whole.freeze()];
-    }
-    match frame_message(Head::default(), parts) {
-        Frame::Whole(whole) => vec![whole],
-        Frame::Around { head, tail } => {
-            let inner = parts.iter().filter(|part| !part.is_empty()).cloned();
-            std::iter::once(head).chain(inner).chain(std::iter::once(tail)).collect()
-        }
-    }
 }
 
 /// Makes an event-stream response [R25].

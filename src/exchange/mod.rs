@@ -9,5 +9,7 @@ mod request;
 
 pub use handler::{Caller, Handler};
 pub use reject::{ReasonCode, Reject, RejectKind, Retry, Source};
-pub use reply::{Answer, ByteStream, Discovery, Event, EventStream, Outcome, Reply, ReplyBody, ToolsPage, Unseen};
-pub use request::{Call, ClientFacts, Endpoint, Exchange, Listen, Owner, OwnerKey, Told, ToolCall, UpstreamCall};
+pub use reply::{Answer, ByteStream, Discovery, Event, EventStream, ListPage, Outcome, Reply, ReplyBody, Unseen};
+pub use request::{
+    Call, ClientFacts, Endpoint, Exchange, Listen, Owner, OwnerKey, Seen, ServerCall, Told, UpstreamCall,
+};

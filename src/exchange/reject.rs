@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use crate::codes::Code;
 use crate::policy::Denial;
+use crate::wire::mcp::Kind;
 
 /// What kind of refusal this is. Closed: a new kind must be answered in `downstream::respond`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RejectKind {
+    /// A rate is used up, or too many calls are under way [LIM-5].
+    Busy,
     /// A body, cursor or argument that cannot be read: -32602.
     InvalidParams,
     /// A header disagrees with the body: -32020.
@@ -27,8 +30,8 @@ pub enum RejectKind {
     TooMany,
     /// No or a wrong credential: 401.
     Unauthenticated,
-    /// A tool that is unknown, hidden, or on a server not granted: one answer for all [POL-11].
-    UnknownTool,
+    /// A tool, prompt or resource that is unknown, hidden, or on a server not granted: one answer for all [POL-11].
+    Unknown,
     /// The server is down, died, answered rubbish, or asks for what cannot be carried.
     Upstream,
     /// The server did not answer in time.
@@ -70,8 +73,12 @@ pub enum ReasonCode {
     Excluded,
     /// Over a cap.
     OverLimit,
+    /// A rate is used up.
+    RateLimited,
     /// The server is not granted by a bundle.
     ServerNotGranted,
+    /// Too many calls are under way.
+    TooManyCalls,
     /// No or wrong credential.
     Unauthenticated,
     /// Nothing of that name.
@@ -93,6 +100,25 @@ impl From<Denial> for ReasonCode {
 }
 
 impl ReasonCode {
+    /// Returns the word that a client may read [POL-11].
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::BadRequest => "bad_request",
+            Self::Draining => "draining",
+            Self::NotAllowed => "not_allowed",
+            Self::Excluded => "excluded",
+            Self::OverLimit => "over_limit",
+            Self::RateLimited => "rate_limited",
+            Self::ServerNotGranted => "not_granted",
+            Self::TooManyCalls => "too_many_calls",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Unknown => "unknown",
+            Self::Upstream => "server_failed",
+            Self::ServerDown => "server_down",
+        }
+    }
+
     /// Returns the code that a person can look up [OPS-2].
     #[must_use]
     pub const fn code(self) -> Code {
@@ -102,7 +128,9 @@ impl ReasonCode {
             Self::NotAllowed => Code::NotAllowed,
             Self::Excluded => Code::Excluded,
             Self::OverLimit => Code::OverLimit,
+            Self::RateLimited => Code::RateLimited,
             Self::ServerNotGranted => Code::NotGranted,
+            Self::TooManyCalls => Code::TooManyCalls,
             Self::Unauthenticated => Code::Unauthenticated,
             Self::Unknown => Code::UnknownTool,
             Self::Upstream => Code::ServerFailed,
@@ -174,10 +202,15 @@ impl Reject {
         self
     }
 
-    /// The one answer for a tool that is unknown, hidden or not granted [POL-11]; only the reason differs.
+    /// The one answer for what is unknown, hidden or not granted [POL-11]; only the reason differs.
     #[must_use]
-    pub fn unknown_tool(reason: ReasonCode) -> Self {
-        Self::client(RejectKind::UnknownTool, "Unknown tool", reason)
+    pub fn unknown(kind: Kind, reason: ReasonCode) -> Self {
+        let words = match kind {
+            Kind::Tools => "Unknown tool",
+            Kind::Prompts => "Unknown prompt",
+            Kind::Resources | Kind::Templates => "Unknown resource",
+        };
+        Self::client(RejectKind::Unknown, words, reason)
     }
 }
 
@@ -195,8 +228,10 @@ mod tests {
             (ReasonCode::Excluded, Code::Excluded),
             (ReasonCode::NotAllowed, Code::NotAllowed),
             (ReasonCode::OverLimit, Code::OverLimit),
+            (ReasonCode::RateLimited, Code::RateLimited),
             (ReasonCode::ServerDown, Code::ServerDown),
             (ReasonCode::ServerNotGranted, Code::NotGranted),
+            (ReasonCode::TooManyCalls, Code::TooManyCalls),
             (ReasonCode::Unauthenticated, Code::Unauthenticated),
             (ReasonCode::Unknown, Code::UnknownTool),
             (ReasonCode::Upstream, Code::ServerFailed),

@@ -8,8 +8,9 @@ use std::pin::Pin;
 use bytes::Bytes;
 use futures_core::Stream;
 
+use crate::limit::Permit;
 use crate::wire::jsonrpc::Response;
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Capabilities, Era, Kind};
 
 use super::{Reject, Retry};
 
@@ -29,8 +30,8 @@ pub enum Answer {
     Discovery(Discovery),
     /// A listen has ended in order.
     Ended,
-    /// A page of tools.
-    Tools(ToolsPage),
+    /// A page of a list.
+    Page(ListPage),
     /// A server's own answer, which nobody looks at; it is a JSON text in the client's era.
     Unseen(Box<Unseen>),
     /// A server's own answer, raw, with the era it was spoken in.
@@ -61,15 +62,19 @@ impl fmt::Debug for Unseen {
 /// What `server/discover` answers beyond the door's own facts.
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
+    /// What the gateway can do for this client; the handlers serve exactly this [R32].
+    pub capabilities: Capabilities,
     /// Instructions for the client's model, if any.
     pub instructions: Option<String>,
 }
 
-/// One page of `tools/list`, ready-encoded.
+/// One page of a list, ready-encoded.
 #[derive(Clone, Debug)]
-pub struct ToolsPage {
+pub struct ListPage {
+    /// What is listed.
+    pub kind: Kind,
     /// The JSON array of definitions.
-    pub tools: Bytes,
+    pub items: Bytes,
     /// The sealed cursor of the next page.
     pub next_cursor: Option<String>,
     /// How long the page may be kept, in milliseconds.
@@ -81,20 +86,21 @@ pub struct ToolsPage {
 /// Something on the way to the outcome.
 #[derive(Debug)]
 pub enum Event {
+    /// What is visible of a kind has changed (listen only).
+    Changed(Kind),
     /// The outcome; nothing follows.
     Done(Outcome),
     /// A whole `notifications/message`, as the server sent it.
     Log(Bytes),
     /// A whole `notifications/progress` with the client's own token.
     Progress(Bytes),
-    /// The visible tools have changed (listen only).
-    ToolsChanged,
 }
 
 /// What the hall returns.
 pub struct Reply {
     /// The outcome, or events that end in it.
     pub body: ReplyBody,
+    permit: Option<Permit>,
     guards: Vec<Box<dyn Send>>,
 }
 
@@ -112,25 +118,48 @@ impl Reply {
     /// Makes a reply of one outcome.
     #[must_use]
     pub fn once(outcome: Outcome) -> Self {
-        Self { body: ReplyBody::Done(Box::new(outcome)), guards: Vec::new() }
+        Self::done(Box::new(outcome))
     }
 
     /// Makes a reply of one outcome that is boxed already.
     #[must_use]
     pub fn done(outcome: Box<Outcome>) -> Self {
-        Self { body: ReplyBody::Done(outcome), guards: Vec::new() }
+        Self { body: ReplyBody::Done(outcome), permit: None, guards: Vec::new() }
     }
 
     /// Makes a reply of events; the last must be `Done`.
     #[must_use]
     pub fn events(events: EventStream) -> Self {
-        Self { body: ReplyBody::Events(events), guards: Vec::new() }
+        Self { body: ReplyBody::Events(events), permit: None, guards: Vec::new() }
     }
 
     /// Lets a guard travel with the reply until it ends or is dropped.
     #[must_use]
     pub fn with_guard(mut self, guard: impl Send + 'static) -> Self {
         self.guards.push(Box::new(guard));
+        self
+    }
+
+    /// Lets a place among the calls under way travel with the reply, as a guard does [LIM-5].
+    #[must_use]
+    pub fn with_permit(mut self, permit: Permit) -> Self {
+        self.permit = Some(permit);
+        self
+    }
+
+    /// Takes the place out: whoever keeps a reply that waits for its client gives it back for that time.
+    pub const fn take_permit(&mut self) -> Option<Permit> {
+        self.permit.take()
+    }
+
+    /// Lets the guards of another reply travel with this one.
+    #[must_use]
+    pub fn with_guards(mut self, guards: Vec<Box<dyn Send>>) -> Self {
+        if self.guards.is_empty() {
+            self.guards = guards;
+        } else {
+            self.guards.extend(guards);
+        }
         self
     }
 
@@ -146,7 +175,9 @@ impl Reply {
     /// Takes the reply apart; the caller keeps the guards until the client has the last byte.
     #[must_use]
     pub fn into_parts(self) -> (ReplyBody, Vec<Box<dyn Send>>) {
-        (self.body, self.guards)
+        let Self { body, permit, mut guards } = self;
+        guards.extend(permit.map(|permit| -> Box<dyn Send> { Box::new(permit) }));
+        (body, guards)
     }
 }
 

@@ -83,6 +83,7 @@ impl Changes {
         let reordered = servers.added.is_empty() && servers.removed.is_empty() && order(old) != order(new);
         let keys = [
             different(old.auth != new.auth, "listen.auth"),
+            different(old.limits != new.limits, "rates and calls at once"),
             different(old.name_budget != new.name_budget, "mcp.name_budget"),
             different(old.first_list_wait != new.first_list_wait, "mcp.first_list_wait_secs"),
             different(reordered, "the order of mcp.servers"),

@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures_util::stream;
 use tokio::sync::watch;
 
-use crate::exchange::{Answer, Caller as _, Endpoint, Event, Listen, Reply};
+use crate::exchange::{Answer, Caller as _, Endpoint, Event, Listen, Reply, Seen};
+use crate::wire::mcp::{Kind, Kinds};
 
 use super::Gateway;
 use super::identify::Identified;
@@ -23,7 +24,9 @@ struct Listener {
     wanted: Listen,
     published: watch::Receiver<u64>,
     /// What this stream has said last.
-    said: u64,
+    said: Seen,
+    /// What is to be said now.
+    pending: Kinds,
     first: bool,
 }
 
@@ -31,14 +34,20 @@ struct Listener {
 /// it lived by [CFG-4].
 pub(super) fn listen(gateway: Arc<Gateway>, caller: &Identified, endpoint: Endpoint, wanted: Listen) -> Reply {
     let published = gateway.published.subscribe();
-    let said = wanted.told.fingerprint();
-    let listener = Listener { said, caller: caller.clone(), endpoint, wanted, published, first: true, gateway };
+    let said = wanted.told.seen();
+    let pending = Kinds::NONE;
+    let listener =
+        Listener { said, pending, caller: caller.clone(), endpoint, wanted, published, first: true, gateway };
     Reply::events(Box::pin(stream::unfold(listener, Listener::next)))
 }
 
 impl Listener {
     async fn next(mut self) -> Option<(Event, Self)> {
         loop {
+            if let Some(kind) = self.pending.iter().next() {
+                self.pending = self.pending.without(kind);
+                return Some((Event::Changed(kind), self));
+            }
             if !self.first {
                 self.published.changed().await.ok()?;
                 tokio::time::sleep(COALESCE).await;
@@ -50,12 +59,14 @@ impl Listener {
                 return Some((Event::Done(Ok(Answer::Ended)), self));
             }
             let now = self.caller.seen(&self.endpoint);
-            let said = std::mem::replace(&mut self.said, now);
-            if self.wanted.tools && now != said && now != self.wanted.told.fingerprint() {
-                if self.wanted.own {
-                    self.wanted.told.update(now);
+            let (said, told) = (std::mem::replace(&mut self.said, now), self.wanted.told.seen());
+            for kind in Kind::ALL.into_iter().filter(|kind| self.wanted.kinds.contains(kind.told_as())) {
+                if now.of(kind) != said.of(kind) && now.of(kind) != told.of(kind) {
+                    self.pending = self.pending.with(kind.told_as());
+                    if self.wanted.own {
+                        self.wanted.told.update(kind, now.of(kind));
+                    }
                 }
-                return Some((Event::ToolsChanged, self));
             }
         }
     }

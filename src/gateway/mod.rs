@@ -2,6 +2,7 @@
 //!
 //! Not for: sockets, headers, status codes, eras. Invariant: `gateway` never imports `downstream`.
 
+mod admit;
 mod authorize;
 mod diff;
 mod dispatch;
@@ -13,6 +14,7 @@ mod listen;
 mod pipeline;
 mod refresh;
 mod resolve;
+mod rewrite;
 mod settings;
 mod snapshot;
 mod standing;

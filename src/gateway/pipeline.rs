@@ -1,6 +1,6 @@
 //! The gateway: the rooms in order, one line each.
 //!
-//! Not for: logic; each room has its own file. Invariant: a tool call reaches a server only as the `Permitted` value that
+//! Not for: logic; each room has its own file. Invariant: a request reaches a server only as the `Permitted` value that
 //! `authorize` made, on this round, from the state at that moment [POL-12].
 
 use std::fmt;
@@ -11,14 +11,16 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::exchange::{Answer, Call, Discovery, Exchange, Handler, Reject, Reply};
+use crate::exchange::{Answer, Call, Caller as _, Discovery, Exchange, Handler, Reject, Reply};
 use crate::identity::Credential;
+use crate::limit::Limits;
 use crate::runtime::Tasks;
 use crate::seal::{Seal, SealError};
 use crate::upstream::TargetSet;
 
+use super::admit::Admitted;
 use super::identify::Identified;
-use super::{GatewaySettings, Snapshot, authorize, dispatch, inspect, list, listen, resolve};
+use super::{GatewaySettings, Snapshot, admit, authorize, dispatch, inspect, list, listen, resolve};
 
 /// The hall. It is a [`Handler`].
 pub struct Gateway {
@@ -45,12 +47,14 @@ impl Gateway {
         clock: Clock,
     ) -> Result<Arc<Self>, SealError> {
         let news = targets.news();
-        let snapshot = ArcSwap::from_pointee(Snapshot::build(Arc::new(settings), targets, 0, 0));
+        let limits = Arc::new(Limits::new(&settings.limits, clock.clone()));
+        let snapshot = ArcSwap::from_pointee(Snapshot::build(Arc::new(settings), targets, limits, (0, 0)));
         let seal = Seal::new()?;
         let published = watch::Sender::new(0);
         let (reloads, publishing) = (AtomicU64::new(0), Mutex::new(()));
         let gateway = Arc::new(Self { snapshot, reloads, publishing, published, seal, clock });
         tasks.spawn("refresh the snapshot", Arc::clone(&gateway).refresh(news));
+        tasks.spawn("forget rates", admit::forget(Arc::downgrade(&gateway)));
         Ok(gateway)
     }
 
@@ -72,13 +76,18 @@ impl Gateway {
         let _published = self.published.subscribe().wait_for(|seen| *seen >= news).await.is_ok();
     }
 
-    /// One tool call: resolve → authorize → dispatch → inspect.
-    async fn call_tool(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> Result<Reply, Reject> {
+    /// One request for one server: resolve → authorize → admit → dispatch → inspect.
+    async fn ask_server(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> Result<Reply, Reject> {
         let resolved = resolve::resolve(self, caller, exchange).await?;
         let inspection = inspect::Inspection::of(&resolved);
         let permitted = authorize::authorize(self, resolved)?;
-        let reply = dispatch::dispatch(self, permitted).await;
-        Ok(inspection.inspect(self, reply))
+        let admitted = admit::admit(self, permitted).await?;
+        let Admitted { authorized, place } = admitted;
+        let reply = inspection.inspect(self, dispatch::dispatch(self, authorized).await);
+        Ok(match place {
+            Some(place) => reply.with_permit(place),
+            None => reply,
+        })
     }
 }
 
@@ -89,18 +98,25 @@ impl Handler for Gateway {
         Identified::of(self, credential)
     }
 
+    fn admit(&self, caller: &Identified) -> Result<(), Reject> {
+        admit::request(caller)
+    }
+
     fn call(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
         let gateway = Arc::clone(self);
         async move {
             match exchange.call {
-                Call::CallTool(_) => {
-                    gateway.call_tool(caller, exchange).await.unwrap_or_else(|reject| Reply::once(Err(reject)))
+                Call::Discover => {
+                    let capabilities = caller.capabilities(&exchange.endpoint);
+                    Reply::once(Ok(Answer::Discovery(Discovery { instructions: None, capabilities })))
                 }
-                Call::Discover => Reply::once(Ok(Answer::Discovery(Discovery::default()))),
                 Call::Listen(wanted) => listen::listen(gateway, &caller, exchange.endpoint, wanted),
-                Call::ListTools { cursor, told } => {
-                    let shape = exchange.client.version.into();
-                    Reply::once(list::list(&gateway, caller, &exchange.endpoint, shape, cursor, &told).await)
+                Call::List { kind, cursor, told } => {
+                    let what = (kind, exchange.client.version.into());
+                    Reply::once(list::list(&gateway, caller, &exchange.endpoint, what, cursor, &told).await)
+                }
+                Call::ToServer(_) => {
+                    gateway.ask_server(caller, exchange).await.unwrap_or_else(|reject| Reply::once(Err(reject)))
                 }
             }
         }

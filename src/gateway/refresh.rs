@@ -45,7 +45,11 @@ impl Gateway {
         let old = self.snapshot.load_full();
         let reloads = old.reloads() + u64::from(whole.is_some());
         let (settings, targets) = whole.unwrap_or_else(|| (Arc::clone(old.settings()), Arc::clone(old.targets())));
-        let next = Snapshot::build(settings, targets, old.generation() + 1, reloads);
+        let limits = match reloads == old.reloads() {
+            true => Arc::clone(old.limits()),
+            false => Arc::new(old.limits().follow(&settings.limits)),
+        };
+        let next = Snapshot::build(settings, targets, limits, (old.generation() + 1, reloads));
         let known: HashSet<_> = old.warnings().iter().collect();
         for warning in next.warnings().iter().filter(|warning| !known.contains(warning)) {
             tracing::warn!(%warning, code = warning.why.code().id(), "a tool is left out");

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::KeyRing;
+use crate::limit::LimitSettings;
 use crate::policy::Profile;
 use crate::upstream::ServerSettings;
 
@@ -36,6 +37,8 @@ pub struct GatewaySettings {
     pub auth: Auth,
     /// The hashes of all API keys.
     pub keys: KeyRing,
+    /// Rates and calls at once [LIM-5].
+    pub limits: LimitSettings,
     /// Every enabled server, in the order of the configuration [CTX-6].
     pub servers: Vec<ServerSettings>,
     /// Every principal.

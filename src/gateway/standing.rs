@@ -29,6 +29,16 @@ impl Standing {
         Self { principal, proof: caller.proof(), entry, reloads }
     }
 
+    /// Returns whose call it is.
+    pub(super) const fn principal(&self) -> &PrincipalId {
+        &self.principal
+    }
+
+    /// Returns what is called.
+    pub(super) const fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
     /// Judges the call anew if there was a reload: the refusal that a new call would get, or `None`. Costs one load of a
     /// number where there was none.
     pub(super) fn lost(&mut self, gateway: &Gateway) -> Option<Reject> {
@@ -41,10 +51,10 @@ impl Standing {
             return Some(unauthenticated());
         }
         let entry = &self.entry;
-        let action = Action { server: &entry.server, shown: &entry.shown, full: &entry.full };
+        let action = Action { kind: entry.kind, server: &entry.server, shown: &entry.shown, full: &entry.full };
         match snapshot.audience(&self.principal).subject().decide(&action) {
             Decision::Allow => None,
-            Decision::Deny(denial) => Some(Reject::unknown_tool(denial.into())),
+            Decision::Deny(denial) => Some(Reject::unknown(entry.kind, denial.into())),
         }
     }
 }

@@ -8,6 +8,7 @@ mod hush;
 mod process;
 mod ready;
 mod signal;
+mod state;
 mod stop;
 mod task;
 
@@ -17,6 +18,7 @@ pub use hush::{Hushable, hushed};
 pub use process::{orphaned, take_stdout};
 pub use ready::{Ready, ReadyLatch};
 pub use signal::sleep;
+pub use state::{State, write_atomically};
 pub use stop::Stop;
 pub use task::Tasks;
 

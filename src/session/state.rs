@@ -15,6 +15,9 @@ use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Told};
 use crate::id::{PrincipalId, SessionId};
 use crate::runtime::Stop;
 use crate::wire::jsonrpc::RequestId;
+use crate::wire::mcp::Kind;
+
+use super::replay::{Kept, Shelf};
 
 /// A legacy client's session.
 #[derive(Debug)]
@@ -36,6 +39,7 @@ pub struct Session {
     pub(super) last_used: AtomicU64,
     pub(super) clock: Clock,
     pub(super) live: Mutex<Live>,
+    pub(super) shelf: Arc<Shelf>,
 }
 
 /// What is in flight.
@@ -103,6 +107,19 @@ impl Session {
         StreamGuard { session: Arc::clone(self), number, token }
     }
 
+    /// Makes room for a stream that the client may come back to [R45]: of a request, for what it names
+    /// by the client's name. `None` where there is no room.
+    #[must_use]
+    pub fn keep(&self, request: RequestId, target: (Kind, String)) -> Option<Arc<Kept>> {
+        self.shelf.place(request, target)
+    }
+
+    /// Finds the stream that an event's id is of, and the event's number in it [R43].
+    #[must_use]
+    pub fn kept(&self, event_id: &str) -> Option<(Arc<Kept>, u64)> {
+        self.shelf.find(event_id)
+    }
+
     /// Returns the owner of the server-side state this session opens.
     #[must_use]
     pub fn owner(&self) -> Owner {
@@ -118,6 +135,7 @@ impl Session {
         for call in calls {
             call.stop();
         }
+        self.shelf.close();
         self.ended.cancel();
     }
 

@@ -20,6 +20,7 @@ use crate::id::{PrincipalId, SessionId};
 use crate::seal;
 
 use super::Session;
+use super::replay::{ReplayLimits, Shelf};
 
 /// How many sessions there may be, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,8 @@ pub struct SessionLimits {
     pub per_principal_max: usize,
     /// How long one may be idle.
     pub idle: Duration,
+    /// What is kept for a client whose connection was lost.
+    pub replay: ReplayLimits,
 }
 
 /// What a session is made of.
@@ -102,6 +105,7 @@ impl SessionStore {
             last_used: AtomicU64::new(self.clock.now().as_millis()),
             clock: self.clock.clone(),
             live: Mutex::default(),
+            shelf: Shelf::new(self.limits.replay, self.clock.clone()),
         });
         self.sessions.insert(session.id.clone(), Arc::clone(&session));
         Ok(session)
@@ -127,8 +131,9 @@ impl SessionStore {
         true
     }
 
-    /// Ends the sessions that are idle at `now`; returns how many.
+    /// Ends the sessions that are idle at `now`, and forgets what no client has come back for; returns how many ended.
     pub fn reap(&self, now: Moment) -> usize {
+        self.sessions.iter().for_each(|session| session.shelf.prune(now));
         let idle: Vec<SessionId> = self
             .sessions
             .iter()
@@ -211,7 +216,7 @@ mod tests {
 
     use bytes::Bytes;
 
-    use super::{NewSession, SessionError, SessionLimits, SessionStore};
+    use super::{NewSession, ReplayLimits, SessionError, SessionLimits, SessionStore};
     use crate::clock::Clock;
     use crate::exchange::{ClientFacts, Endpoint, Told};
     use crate::id::{PrincipalId, UpstreamName};
@@ -229,7 +234,9 @@ mod tests {
     }
 
     fn store(clock: &Clock) -> SessionStore {
-        SessionStore::new(SessionLimits { max: 3, per_principal_max: 2, idle: Duration::from_secs(10) }, clock.clone())
+        let replay = ReplayLimits { time: Duration::from_secs(60), stream_bytes: 1 << 20, session_bytes: 4 << 20 };
+        let limits = SessionLimits { max: 3, per_principal_max: 2, idle: Duration::from_secs(10), replay };
+        SessionStore::new(limits, clock.clone())
     }
 
     /// [R34, R37, FC-AUT-07]

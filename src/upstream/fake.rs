@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::Clock;
 use crate::exchange::{Answer, Event, Reply};
 use crate::id::UpstreamName;
 use crate::runtime::{Ready, Tasks};
 use crate::wire::jsonrpc::{RequestId, Response};
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Capabilities, Era, Kinds};
 
-use super::link::{BoxFuture, Connector, Link, Outgoing, StartError, Started, Want};
+use super::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want};
+use super::means::Means;
 use super::server::Server;
 use super::set::TargetSet;
 use super::{ServerSettings, Transport};
@@ -28,13 +30,13 @@ struct Fake {
     tools: String,
     calls: Calls,
     closed: CancellationToken,
-    changes: watch::Sender<u64>,
+    changes: watch::Sender<Changes>,
 }
 
 /// Makes a set of servers whose tools are given as definitions, and starts them.
 pub(crate) fn targets(servers: &[(UpstreamName, Vec<String>)], tasks: &Tasks) -> (Arc<TargetSet>, Calls) {
     let calls = Calls::default();
-    let news = watch::Sender::new(0);
+    let means = Means::new(tasks.clone(), Clock::manual());
     let servers = servers
         .iter()
         .map(|(name, tools)| {
@@ -51,12 +53,12 @@ pub(crate) fn targets(servers: &[(UpstreamName, Vec<String>)], tasks: &Tasks) ->
                 tools: format!("{{\"tools\":[{}]}}", tools.join(",")),
                 calls: Arc::clone(&calls),
                 closed: CancellationToken::new(),
-                changes: watch::Sender::new(0),
+                changes: watch::Sender::new(Changes::default()),
             });
-            Server::new(settings, fake, tasks.clone(), Arc::new(Semaphore::new(4)), news.clone())
+            Server::new(settings, fake, &means)
         })
         .collect();
-    let set = Arc::new(TargetSet::of(servers, tasks.clone(), news));
+    let set = Arc::new(TargetSet::of(servers, means));
     set.start(|_| 1, &Ready::new());
     (set, calls)
 }
@@ -85,7 +87,7 @@ impl Connector for Fake {
     fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
         Box::pin(async move {
             match want {
-                Want::Any | Want::Era(Era::Legacy) => Ok(Started { link: self, tools: true, list_changed: false }),
+                Want::Any | Want::Era(Era::Legacy) => Ok(Started { link: self, can: Capabilities::ASSUMED }),
                 Want::Era(Era::Stateless) => Err(StartError::Era(Era::Stateless, "it is a fake".to_owned())),
             }
         })
@@ -115,9 +117,9 @@ impl Link for Fake {
         })
     }
 
-    fn watch(self: Arc<Self>) {}
+    fn watch(self: Arc<Self>, _: Kinds) {}
 
-    fn changes(&self) -> watch::Receiver<u64> {
+    fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
     }
 

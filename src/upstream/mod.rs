@@ -6,9 +6,12 @@
 #[cfg(test)]
 pub(crate) mod fake;
 mod http;
+mod keeper;
+mod kept;
 mod lease;
 mod link;
 mod list;
+mod means;
 mod server;
 mod set;
 mod settings;

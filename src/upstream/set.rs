@@ -4,19 +4,18 @@ use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::id::{PrincipalId, UpstreamName};
-use crate::runtime::{Ready, Tasks};
+use crate::runtime::{Ready, State, Tasks};
 
 use super::link::Connector;
+use super::means::Means;
 use super::server::Server;
 use super::stdio::{BaseEnv, StdioConnector};
 use super::{ServerSettings, Transport};
 
-/// How many servers start at once (product §9).
-const STARTS_MAX: usize = 4;
 /// How often a server that was replaced is asked whether its calls are over.
 const PARTING_LOOK: Duration = Duration::from_millis(100);
 
@@ -35,11 +34,8 @@ pub struct TargetSet {
 /// What a set and those that follow it share.
 #[derive(Debug)]
 struct Yard {
-    tasks: Tasks,
-    clock: Clock,
+    means: Means,
     base_env: Arc<[(OsString, OsString)]>,
-    starts: Arc<Semaphore>,
-    news: watch::Sender<u64>,
     /// Servers of earlier sets that are not needed any more and have calls to finish.
     parting: Mutex<Vec<Weak<Server>>>,
 }
@@ -57,15 +53,21 @@ impl TargetSet {
         clock: &Clock,
         base_env: &Arc<[(OsString, OsString)]>,
     ) -> Result<Self, SetError> {
-        let yard = Yard::new(tasks.clone(), clock.clone(), Arc::clone(base_env), watch::Sender::new(0));
+        let yard = Yard::new(Means::new(tasks.clone(), clock.clone()), Arc::clone(base_env));
         let servers = settings.iter().map(|settings| yard.build(settings)).collect::<Result<_, _>>()?;
         Ok(Self { servers, yard: Arc::new(yard) })
     }
 
     /// Makes a set of servers that are built already.
     #[cfg(test)]
-    pub(super) fn of(servers: Vec<Arc<Server>>, tasks: Tasks, news: watch::Sender<u64>) -> Self {
-        Self { servers, yard: Arc::new(Yard::new(tasks, Clock::manual(), Arc::from([]), news)) }
+    pub(super) fn of(servers: Vec<Arc<Server>>, means: Means) -> Self {
+        Self { servers, yard: Arc::new(Yard::new(means, Arc::from([]))) }
+    }
+
+    /// Keeps the servers' lists in the state folder from here on, and shows what is kept there until fresh ones arrive
+    /// [TRN-8]. To be called before [`TargetSet::start`].
+    pub fn keep_lists(&self, state: State) {
+        self.yard.means.kept.settle(state);
     }
 
     /// Builds the set that follows this one. A server whose settings are the same is the same, with its connections and
@@ -110,7 +112,7 @@ impl TargetSet {
             parting.push(Arc::downgrade(old));
             drop(parting);
             let (old, whole) = (Arc::clone(old), Weak::clone(&whole));
-            self.yard.tasks.spawn("end a server that is not needed any more", async move {
+            self.yard.means.tasks.spawn("end a server that is not needed any more", async move {
                 if replaced {
                     finished(&old, &whole).await;
                 }
@@ -134,8 +136,9 @@ impl TargetSet {
             if !server.begin() {
                 continue;
             }
+            server.recall();
             let latch = server.settings().required.then(|| ready.latch(server.name().as_str()));
-            self.yard.tasks.spawn("supervise a server", Arc::clone(server).supervise(latch));
+            self.yard.means.tasks.spawn("supervise a server", Arc::clone(server).supervise(latch));
         }
     }
 
@@ -153,7 +156,7 @@ impl TargetSet {
     /// Counts what has happened to any server: a new list, a start, a loss.
     #[must_use]
     pub fn news(&self) -> watch::Receiver<u64> {
-        self.yard.news.subscribe()
+        self.yard.means.news.subscribe()
     }
 
     /// Ends every connection and child in order.
@@ -169,22 +172,22 @@ impl TargetSet {
 // === impl Yard ===
 
 impl Yard {
-    fn new(tasks: Tasks, clock: Clock, base_env: Arc<[(OsString, OsString)]>, news: watch::Sender<u64>) -> Self {
-        Self { tasks, clock, base_env, starts: Arc::new(Semaphore::new(STARTS_MAX)), news, parting: Mutex::default() }
+    fn new(means: Means, base_env: Arc<[(OsString, OsString)]>) -> Self {
+        Self { means, base_env, parting: Mutex::default() }
     }
 
     fn build(&self, settings: &ServerSettings) -> Result<Arc<Server>, SetError> {
-        let settings = Arc::new(settings.clone());
+        let (settings, means) = (Arc::new(settings.clone()), &self.means);
         let connector: Arc<dyn Connector> = match settings.transport {
-            Transport::Http { .. } => super::http::connector(Arc::clone(&settings), self.tasks.clone()),
+            Transport::Http { .. } => super::http::connector(Arc::clone(&settings), means.tasks.clone()),
             Transport::Stdio { .. } => Arc::new(StdioConnector::new(
                 Arc::clone(&settings),
-                self.tasks.clone(),
-                self.clock.clone(),
+                means.tasks.clone(),
+                means.clock.clone(),
                 BaseEnv(Arc::clone(&self.base_env)),
             )),
         };
-        Ok(Server::new(settings, connector, self.tasks.clone(), Arc::clone(&self.starts), self.news.clone()))
+        Ok(Server::new(settings, connector, means))
     }
 }
 

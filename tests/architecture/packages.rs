@@ -68,6 +68,11 @@ pub(crate) const PACKAGES: &[Package] = &[
         "combinators over streams and futures without a macro",
         "futures-lite covers less; by hand would be pinning code in many places",
     ),
+    package(
+        "governor",
+        "the generic cell rate algorithm behind our clock and our bounded map of keys",
+        "by hand: forty lines of the same arithmetic, without its users",
+    ),
     package("http", "methods, status codes, header names and URIs, shared with hyper", "strings: nothing checks them"),
     package("http-body", "the Body trait that our answers implement", "hyper takes no other"),
     package("http-body-util", "byte caps and collection of bodies", "an own Body adapter for each of the same cases"),

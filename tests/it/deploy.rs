@@ -29,6 +29,7 @@ fn toml_of(text: &str) -> toml::Table {
 
 fn portcullis(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+    command.env("PORTCULLIS_STATE_DIR", folder().join("state"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     command
 }

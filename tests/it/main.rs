@@ -22,9 +22,13 @@ mod help;
 #[cfg(test)]
 mod ids;
 #[cfg(test)]
+mod kept;
+#[cfg(test)]
 mod lists;
 #[cfg(test)]
 mod orphans;
+#[cfg(test)]
+mod rates;
 #[cfg(test)]
 mod reload;
 #[cfg(test)]

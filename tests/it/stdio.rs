@@ -213,6 +213,7 @@ async fn the_client_is_killed() {
             .arg(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/parent.py"))
             .args([how, env!("CARGO_BIN_EXE_portcullis"), "stdio", "--config"])
             .arg(&config)
+            .env("PORTCULLIS_STATE_DIR", folder.join("state"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use crate::downstream::accept::Take;
-use crate::downstream::answer::Rendered;
+use crate::downstream::answer::{Asker, Rendered};
 use crate::downstream::batch::together;
 use crate::downstream::legacy::{Begun, cancelled_id, note};
 use crate::downstream::post::{Visit, label};
@@ -103,7 +103,14 @@ impl<H: Handler> Talk<H> {
     async fn request(&mut self, mut visit: Visit<H::Caller>, request: Request) {
         visit.method = label(&request.method);
         let id = request.id.clone();
-        let next = match RequestMeta::read(request.params.as_deref()) {
+        let meta = RequestMeta::read(request.params.as_deref());
+        if let Err(reject) = self.door.handler.admit(&visit.caller) {
+            let stateless = meta.is_ok_and(|meta| self.is_stateless(&request, &meta));
+            let era = if stateless { Era::Stateless } else { Era::Legacy };
+            let asker = Asker { era, ..visit.legacy_asker(Some(id)) };
+            return self.say(&visit, asker.refuse(Refusal::of_reject(reject, era))).await;
+        }
+        let next = match meta {
             Err(err) => Err(Fault::Meta(err.to_string()).into()),
             Ok(meta) if self.is_stateless(&request, &meta) => self.stateless(&visit, request, meta),
             Ok(_) if request.method == Method::Initialize.spec().name => self.initialize(&visit, &request).await,

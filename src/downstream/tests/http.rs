@@ -53,7 +53,7 @@ async fn a_preflight_is_answered_before_credentials() {
     }
     assert!(!allowed.contains("x-other"));
     let got = house.post(&format!("{LEGACY}Origin: http://localhost:3000\r\n"), &initialize("null")).await;
-    assert_eq!(got.header("access-control-expose-headers"), Some("Mcp-Session-Id, WWW-Authenticate"));
+    assert_eq!(got.header("access-control-expose-headers"), Some("Mcp-Session-Id, Retry-After, WWW-Authenticate"));
 }
 
 /// [AUT-1, POL-16, R24]

@@ -3,6 +3,8 @@
 mod http;
 mod http2;
 mod legacy;
+mod limits;
+mod resume;
 mod stateless;
 mod stdio;
 mod streams;

@@ -93,6 +93,24 @@ fn listen(id: &str) -> String {
     )
 }
 
+/// [LIM-5, POL-11]: a pipe has no status; a call is told by its result, another request by an error, a notification not
+/// at all, and each element of a batch counts.
+#[tokio::test]
+async fn a_line_over_its_rate_is_refused() {
+    let house = House::open();
+    let busy = PipeClient { credential: Credential::Local(PrincipalId::new("busy")), endpoint: Endpoint::All };
+    let mut talk = Talk::with(&house, busy, GRACE, 64 << 10);
+    talk.send(INITIALIZED).await;
+    assert_eq!(talk.code(&initialize("\"2025-06-18\"")).await, (json!("i"), -31001));
+    let refusal = json!({ "code": "P308", "reason": "rate_limited", "retry_after": 3 });
+    let answer = talk.ask(&call("1", "ok")).await;
+    assert_eq!((&answer["id"], &answer["result"]["resultType"]), (&json!(1), &json!("complete")));
+    assert_eq!(answer["result"]["_meta"]["portcullis/refusal"], refusal);
+    let answer = talk.ask(&legacy_call("2", "ok")).await;
+    assert_eq!((&answer["id"], answer["result"].get("resultType")), (&json!(2), None));
+    assert_eq!(answer["result"]["_meta"]["portcullis/refusal"], refusal);
+}
+
 /// [OPS-11, protocol §2.8]: the era goes by the message, ids come back as they were spelled.
 #[tokio::test]
 async fn both_eras_share_a_pipe() {

@@ -1,11 +1,13 @@
 //! A hall that does what a tool's name says, and a client that shows bytes.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, broadcast, mpsc};
@@ -13,15 +15,15 @@ use tokio::sync::{Notify, broadcast, mpsc};
 use crate::clock::Clock;
 use crate::downstream::{Downstream, DownstreamSettings};
 use crate::exchange::{
-    Answer, Call, Caller, Discovery, Endpoint, Event, Exchange, Handler, OwnerKey, ReasonCode, Reject, RejectKind,
-    Reply, ToolsPage, Unseen,
+    Answer, Call, Caller, Discovery, Endpoint, Event, Exchange, Handler, ListPage, OwnerKey, ReasonCode, Reject,
+    RejectKind, Reply, Retry, Seen, Unseen,
 };
 use crate::id::PrincipalId;
 use crate::identity::Credential;
 use crate::net::{Listener, Slots};
 use crate::runtime::{Drain, Tasks};
 use crate::wire::jsonrpc::{RequestId, Response};
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Capabilities, Era, Kind, Kinds};
 
 pub(super) const LEGACY: &str = "Host: localhost\r\nx-api-key: alice\r\nContent-Type: application/json\r\n";
 
@@ -43,12 +45,27 @@ pub(super) struct Hall {
     pub(super) gate: Arc<Notify>,
     /// Tells all listeners of a change.
     pub(super) changes: broadcast::Sender<()>,
+    /// Whether anybody may call anything.
+    pub(super) open: AtomicBool,
     /// The facts of the last exchange.
     pub(super) last: Mutex<Option<Facts>>,
 }
 
+/// What the hall says it can do.
+const CAN: Capabilities = Capabilities {
+    lists: Kinds::NONE.with(Kind::Tools).with(Kind::Prompts),
+    tells: Kinds::NONE.with(Kind::Tools),
+    subscribe: false,
+    completions: true,
+    logging: false,
+};
+/// The same, as a client reads it.
+pub(super) fn can() -> Value {
+    json!({"completions": {}, "prompts": {}, "tools": {"listChanged": true}})
+}
+
 #[derive(Clone)]
-pub(super) struct Guest(PrincipalId);
+pub(super) struct Guest(PrincipalId, bool);
 
 struct Witness(String, mpsc::Sender<Noticed>);
 
@@ -70,8 +87,16 @@ impl Caller for Guest {
         }
     }
 
-    fn seen(&self, _: &Endpoint) -> u64 {
-        1
+    fn capabilities(&self, _: &Endpoint) -> Capabilities {
+        CAN
+    }
+
+    fn may_call(&self, _: &Endpoint, _: Kind, _: &str) -> bool {
+        self.1
+    }
+
+    fn seen(&self, _: &Endpoint) -> Seen {
+        Seen([1; 4])
     }
 }
 
@@ -81,7 +106,7 @@ pub(super) const KINDS: [(&str, RejectKind, u16, i64); 9] = [
     ("r-draining", RejectKind::Draining, 503, -31003),
     ("r-limit", RejectKind::Limit, 200, -31000),
     ("r-many", RejectKind::TooMany, 503, -31002),
-    ("r-unknown", RejectKind::UnknownTool, 200, -32602),
+    ("r-unknown", RejectKind::Unknown, 200, -32602),
     ("r-upstream", RejectKind::Upstream, 200, -32603),
     ("r-timeout", RejectKind::UpstreamTimeout, 200, -32603),
     ("r-method", RejectKind::MethodNotFound, 404, -32601),
@@ -103,10 +128,19 @@ impl Handler for Hall {
         let reject = |kind| Err(Reject::client(kind, "No", ReasonCode::Unauthenticated));
         match credential {
             Credential::ApiKey(key) if key.expose() == "nobody" => reject(RejectKind::NotMapped),
-            Credential::ApiKey(key) => Ok(Guest(PrincipalId::new(key.expose()))),
-            Credential::Local(principal) => Ok(Guest(principal.clone())),
+            Credential::ApiKey(key) => Ok(Guest(PrincipalId::new(key.expose()), self.open.load(Ordering::Relaxed))),
+            Credential::Local(principal) => Ok(Guest(principal.clone(), true)),
             Credential::Malformed | Credential::None => reject(RejectKind::Unauthenticated),
         }
+    }
+
+    /// Who is called `busy` has asked too often.
+    fn admit(&self, caller: &Guest) -> Result<(), Reject> {
+        if caller.0.as_str() != "busy" {
+            return Ok(());
+        }
+        let reject = Reject::client(RejectKind::Busy, "Too often", ReasonCode::RateLimited);
+        Err(Reject { retry: Retry::After(Duration::from_millis(2_500)), ..reject })
     }
 
     fn call(self: &Arc<Self>, _: Guest, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
@@ -115,19 +149,19 @@ impl Handler for Hall {
             let name = match &exchange.call {
                 Call::Discover => {
                     let instructions = Some("Be \"kind\"".to_owned());
-                    return Reply::once(Ok(Answer::Discovery(Discovery { instructions })));
+                    return Reply::once(Ok(Answer::Discovery(Discovery { instructions, capabilities: CAN })));
                 }
-                Call::ListTools { cursor, .. } => {
-                    let tools = Bytes::from_static(br#"[{"name":"a","inputSchema":{}}]"#);
-                    let page = ToolsPage { tools, next_cursor: cursor.clone(), ttl_ms: 0, private: true };
-                    return Reply::once(Ok(Answer::Tools(page)));
+                Call::List { kind, cursor, .. } => {
+                    let items = Bytes::from_static(br#"[{"name":"a","inputSchema":{}}]"#);
+                    let page = ListPage { kind: *kind, items, next_cursor: cursor.clone(), ttl_ms: 0, private: true };
+                    return Reply::once(Ok(Answer::Page(page)));
                 }
                 Call::Listen(_) => "listen".to_owned(),
-                Call::CallTool(call) => call.params.name.clone(),
+                Call::ToServer(call) => call.params.name.clone(),
             };
             let headers = match &exchange.call {
-                Call::CallTool(call) => call.param_headers.clone(),
-                Call::Discover | Call::Listen(_) | Call::ListTools { .. } => None,
+                Call::ToServer(call) => call.param_headers.clone(),
+                Call::Discover | Call::Listen(_) | Call::List { .. } => None,
             };
             let facts = (exchange.endpoint, exchange.owner.key, headers, name.clone());
             *hall.last.lock().unwrap() = Some(facts);
@@ -139,6 +173,11 @@ impl Handler for Hall {
             reply.with_guard(witness)
         }
     }
+}
+
+fn no_room() -> Reject {
+    let reject = Reject::client(RejectKind::Busy, "No room", ReasonCode::TooManyCalls);
+    Reject { retry: Retry::After(Duration::from_secs(1)), ..reject }
 }
 
 impl Hall {
@@ -153,8 +192,9 @@ impl Hall {
         }
         match name {
             "listen" => Reply::events(Box::pin(futures_util::stream::unfold(changes, |mut changes| async move {
-                changes.recv().await.ok().map(|()| (Event::ToolsChanged, changes))
+                changes.recv().await.ok().map(|()| (Event::Changed(Kind::Tools), changes))
             }))),
+            "no-room" => Reply::once(Err(no_room())),
             "hang" => std::future::pending().await,
             "panic" => panic!("a tool that panics the hall"),
             "pretty" => {
@@ -176,6 +216,14 @@ impl Hall {
             "gate" => {
                 self.gate.notified().await;
                 let Event::Done(outcome) = answered(r#"{"content":[]}"#) else { panic!() };
+                Reply::once(outcome)
+            }
+            "gate-large" => {
+                self.gate.notified().await;
+                let Event::Done(outcome) = answered(&format!(r#"{{"content":[],"text":"{}"}}"#, "x".repeat(300)))
+                else {
+                    panic!()
+                };
                 Reply::once(outcome)
             }
             "chatty" => {
@@ -222,7 +270,8 @@ impl House {
     pub(super) fn with(settings: DownstreamSettings) -> Self {
         let (sender, noticed) = mpsc::channel(256);
         let (changes, _) = broadcast::channel(16);
-        let hall = Arc::new(Hall { noticed: sender, gate: Arc::default(), changes, last: Mutex::default() });
+        let (gate, open, last) = (Arc::default(), AtomicBool::new(true), Mutex::default());
+        let hall = Arc::new(Hall { noticed: sender, gate, changes, open, last });
         let (tasks, drain, clock) = (Tasks::new(), Drain::new(), Clock::manual());
         let door = Downstream::new(settings, Arc::clone(&hall), tasks.clone(), drain.clone(), clock.clone());
         let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), Slots::new(64)).unwrap();
@@ -320,8 +369,10 @@ impl Got {
 
     /// The messages of an event stream that has ended.
     pub(super) fn events(&self) -> Vec<Value> {
-        let blocks = self.body.split("\n\n").filter_map(|block| block.strip_prefix("event: message\ndata: "));
-        blocks.map(|data| serde_json::from_str(&data.replace("\ndata: ", "\n")).unwrap()).collect()
+        let blocks = self.body.split("\n\n").filter(|block| block.starts_with("event: message\n"));
+        let data =
+            |block: &str| block.lines().filter_map(|line| line.strip_prefix("data: ")).collect::<Vec<_>>().join("\n");
+        blocks.map(data).filter(|data| !data.is_empty()).map(|data| serde_json::from_str(&data).unwrap()).collect()
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{StreamExt as _, stream};
+use futures_util::stream;
 
 use crate::exchange::{Answer, Event, Outcome, Reject, Reply};
 use crate::upstream::link::{Outgoing, progress_value};
@@ -76,10 +76,10 @@ impl Peer {
         }
     }
 
-    fn tools_changed(&self) {
+    fn hear(&self, method: &str) {
         match self {
-            Self::Session(link, ..) => link.tools_changed(),
-            Self::Stateless(link) => link.tools_changed(),
+            Self::Session(link, ..) => link.hear(method),
+            Self::Stateless(link) => link.hear(method),
         }
     }
 
@@ -216,11 +216,10 @@ impl Call {
             "notifications/message" if matches!(self.outgoing, Outgoing::Call(_)) => {
                 Some(Event::Log(notification.raw.clone()))
             }
-            "notifications/tools/list_changed" => {
-                self.peer.tools_changed();
+            other => {
+                self.peer.hear(other);
                 None
             }
-            _ => None,
         }
     }
 
@@ -246,13 +245,14 @@ impl Flow {
         if let Event::Done(outcome) = first {
             return Reply::once(outcome);
         }
+        self.queue.push_front(first);
         let rest = stream::unfold(Some(Box::new(self)), |state| async move {
             let mut flow = state?;
             let event = flow.next().await;
             let state = (!matches!(event, Event::Done(_))).then_some(flow);
             Some((event, state))
         });
-        Reply::events(Box::pin(stream::iter([first]).chain(rest)))
+        Reply::events(Box::pin(rest))
     }
 
     async fn next(&mut self) -> Event {
@@ -279,7 +279,7 @@ impl Flow {
                     continue;
                 }
             };
-            if let Err(reject) = self.resume(why).await {
+            if let Err(reject) = Box::pin(self.resume(why)).await {
                 self.queue.push_back(Event::Done(Err(reject)));
             }
         }

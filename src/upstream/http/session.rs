@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 use crate::exchange::{Reject, Reply};
 use crate::net::Response as HttpResponse;
 use crate::runtime::Tasks;
-use crate::upstream::link::{BoxFuture, Link, Outgoing, StartError};
+use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing, StartError};
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Request, Response, code};
-use crate::wire::mcp::{Era, ProtocolVersion, name};
+use crate::wire::mcp::{Era, Kinds, ProtocolVersion, name};
 
 use super::call::{Call, Peer, unseen};
 use super::target::{Answered, Content, Target, Verb};
@@ -55,7 +55,7 @@ pub(super) struct SessionLink {
     /// Counts the renewals that have failed.
     failed: AtomicU64,
     ids: AtomicU64,
-    changes: watch::Sender<u64>,
+    changes: watch::Sender<Changes>,
     closed: CancellationToken,
     /// Cancelled when the server has answered the DELETE, or was not asked.
     deleted: OnceLock<CancellationToken>,
@@ -133,7 +133,7 @@ impl SessionLink {
             renewal: tokio::sync::Mutex::new(()),
             failed: AtomicU64::new(0),
             ids: AtomicU64::new(2),
-            changes: watch::Sender::new(0),
+            changes: watch::Sender::new(Changes::default()),
             closed: CancellationToken::new(),
             deleted: OnceLock::new(),
             last_words: Mutex::new(None),
@@ -149,8 +149,14 @@ impl SessionLink {
         self.session.load_full()
     }
 
-    pub(super) fn tools_changed(&self) {
-        self.changes.send_modify(|count| *count += 1);
+    /// Takes note of a notification that may tell of a list's change.
+    pub(super) fn hear(&self, method: &str) {
+        Changes::hear(&self.changes, method);
+    }
+
+    /// Takes note that a change of any list may have been missed.
+    pub(super) fn missed(&self) {
+        Changes::all(&self.changes);
     }
 
     /// Opens or resumes a stream.
@@ -247,7 +253,7 @@ impl SessionLink {
                 if self.closed.is_cancelled() {
                     drop(self.current().spawn_delete(&self.target, &self.tasks));
                 }
-                self.tools_changed();
+                self.missed();
                 Some(self.current())
             }
             Err(err) => {
@@ -289,11 +295,11 @@ impl Link for SessionLink {
         Box::pin(self.run(outgoing))
     }
 
-    fn watch(self: Arc<Self>) {
+    fn watch(self: Arc<Self>, _: Kinds) {
         self.tasks.clone().spawn("http session stream", listen::session(self));
     }
 
-    fn changes(&self) -> watch::Receiver<u64> {
+    fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
     }
 

@@ -17,7 +17,10 @@ const ENDPOINT: &[u8] = b"event: endpoint\n";
 const MESSAGE: &[u8] = b"event: message\n";
 const DATA: &[u8] = b"data: ";
 const PLAIN_HEAD: &[u8] = b"event: message\ndata: ";
-const TAIL: &[u8] = b"\n\n";
+/// What ends an event.
+pub const END: &[u8] = b"\n\n";
+/// Up to here copying a payload is cheaper than sending an event in three pieces.
+const COPY_MAX: usize = 16 << 10;
 
 /// An event id that stays what it is in an event stream: no CR, LF or NUL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +85,7 @@ impl Head<'_> {
 ///
 /// Without parts, or with empty ones, the event has empty data: one that only primes the client with an id.
 pub fn encode_message<P: AsRef<[u8]>>(head: Head<'_>, data_parts: &[P], out: &mut BytesMut) {
-    out.reserve(PLAIN_HEAD.len() + data_parts.iter().map(|part| part.as_ref().len()).sum::<usize>() + TAIL.len());
+    out.reserve(PLAIN_HEAD.len() + data_parts.iter().map(|part| part.as_ref().len()).sum::<usize>() + END.len());
     head.append(MESSAGE, out);
     append_data(data_parts, out);
 }
@@ -94,7 +97,7 @@ pub fn frame_message<P: AsRef<[u8]>>(head: Head<'_>, data_parts: &[P]) -> Frame 
         encode_message(head, data_parts, &mut whole);
         return Frame::Whole(whole.freeze());
     }
-    let tail = Bytes::from_static(TAIL);
+    let tail = Bytes::from_static(END);
     if head == Head::default() {
         return Frame::Around { head: Bytes::from_static(PLAIN_HEAD), tail };
     }
@@ -102,6 +105,30 @@ pub fn frame_message<P: AsRef<[u8]>>(head: Head<'_>, data_parts: &[P]) -> Frame 
     head.append(MESSAGE, &mut front);
     front.extend_from_slice(DATA);
     Frame::Around { head: front.freeze(), tail }
+}
+
+/// Spells one message event in as few pieces as it takes without copying a large payload.
+pub fn message(head: Head<'_>, parts: &[Bytes]) -> Vec<Bytes> {
+    if parts.iter().map(Bytes::len).sum::<usize>() <= COPY_MAX {
+        let mut whole = BytesMut::new();
+        encode_message(head, parts, &mut whole);
+        return vec![whole.freeze()];
+    }
+    match frame_message(head, parts) {
+        Frame::Whole(whole) => vec![whole],
+        Frame::Around { head, tail } => {
+            let inner = parts.iter().filter(|part| !part.is_empty()).cloned();
+            std::iter::once(head).chain(inner).chain(std::iter::once(tail)).collect()
+        }
+    }
+}
+
+/// Spells what stands in front of a payload that is yet to come: without line ends, and then [`END`].
+pub fn begin_message(head: Head<'_>) -> Bytes {
+    let mut front = BytesMut::new();
+    head.append(MESSAGE, &mut front);
+    front.extend_from_slice(DATA);
+    front.freeze()
 }
 
 /// Appends the first event of the HTTP+SSE transport of 2024-11-05, the only one that is not named `message`.
@@ -129,5 +156,5 @@ fn append_data<P: AsRef<[u8]>>(parts: &[P], out: &mut BytesMut) {
             rest = tail.get(1..).unwrap_or_default();
         }
     }
-    out.extend_from_slice(TAIL);
+    out.extend_from_slice(END);
 }

@@ -12,4 +12,6 @@ mod encode;
 mod tests;
 
 pub use decode::{DecodeError, Decoder, Event, Limits};
-pub use encode::{EventId, Frame, Head, KEEP_ALIVE, encode_endpoint, encode_message, frame_message};
+pub use encode::{
+    END, EventId, Frame, Head, KEEP_ALIVE, begin_message, encode_endpoint, encode_message, frame_message, message,
+};

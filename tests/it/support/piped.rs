@@ -54,6 +54,7 @@ impl Piped {
             .args(["stdio", "--config"])
             .arg(&config)
             .args(args)
+            .env("PORTCULLIS_STATE_DIR", folder.with_extension("state"))
             .envs(env.iter().copied())
             .current_dir(&folder)
             .stdin(Stdio::piped())
@@ -214,7 +215,9 @@ impl Ended {
 
 impl Drop for Piped {
     fn drop(&mut self) {
-        let _removed = std::fs::remove_dir_all(&self.folder).is_ok();
+        for path in [self.folder.clone(), self.folder.with_extension("state")] {
+            let _removed = std::fs::remove_dir_all(path).is_ok();
+        }
     }
 }
 

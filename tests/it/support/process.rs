@@ -148,6 +148,7 @@ impl Gateway {
         let mut child = Command::new(env!("CARGO_BIN_EXE_portcullis"))
             .args(["serve", "--config"])
             .arg(folder.join("portcullis.toml"))
+            .env("PORTCULLIS_STATE_DIR", folder.join("state"))
             .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

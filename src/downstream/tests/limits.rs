@@ -1,0 +1,45 @@
+//! What a client reads that asks too often, or has too many calls under way.
+
+use serde_json::json;
+
+use super::support::{House, LEGACY, call, initialize, legacy_call, modern};
+
+/// [LIM-5, R125]: over its rate a principal is refused before its body is read.
+#[tokio::test]
+async fn a_request_over_its_rate_is_refused_before_its_body_is_read() {
+    let house = House::open();
+    let busy = LEGACY.replace("alice", "busy");
+    let mut client = house.connect().await;
+    // The body never comes.
+    client.raw(&format!("POST /mcp HTTP/1.1\r\n{busy}Content-Length: 1000\r\n\r\n")).await;
+    let got = client.response().await;
+    assert_eq!((got.code(), got.header("retry-after")), ((429, -31001), Some("3")));
+    assert_eq!(
+        got.json(),
+        json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -31001, "message": "Too often" } })
+    );
+    // An endpoint that is not there is no way to count a principal's requests.
+    assert_eq!(house.ask("POST", "/mcp/other", &busy, "").await.status, 404);
+    assert_eq!(house.post(LEGACY, &initialize("null")).await.status, 200);
+}
+
+/// [LIM-5, POL-11]: a call that is refused later has a result, in its client's era; another request an error.
+#[tokio::test]
+async fn a_call_that_finds_no_room_has_a_result() {
+    let house = House::open();
+    let refusal = json!({ "code": "P309", "reason": "too_many_calls", "retry_after": 1 });
+    let session = house.session("2025-06-18").await;
+    let got = house.post(&session, &legacy_call("7", "no-room")).await;
+    assert_eq!(got.status, 200);
+    let content = json!([{ "type": "text", "text": "No room" }]);
+    assert_eq!(
+        got.json(),
+        json!({ "jsonrpc": "2.0", "id": 7, "result": {
+            "content": content, "isError": true, "_meta": { "portcullis/refusal": refusal },
+        } })
+    );
+    let got = house.post(&modern("tools/call", Some("no-room")), &call("7", "no-room")).await;
+    let result = &got.json()["result"];
+    assert_eq!((&result["resultType"], &result["isError"]), (&json!("complete"), &json!(true)));
+    assert_eq!(result["_meta"]["portcullis/refusal"], refusal);
+}
