@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -42,6 +42,8 @@ const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::fro
 const LOOK: Duration = Duration::from_secs(5);
 /// How long an HTTP/2 client has to take its leave, once nothing is open.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
+/// How long an HTTP/1.1 client has at a stop, once nothing is open, for a head it has begun and an answer it still reads.
+const REST_MAX: Duration = Duration::from_secs(5);
 
 /// The requests that are open on one connection.
 #[derive(Debug, Default)]
@@ -78,6 +80,13 @@ impl Open {
 
     fn is_idle(&self) -> bool {
         self.now.load(Ordering::Relaxed) == 0
+    }
+}
+
+impl Counted {
+    /// Goes on counting until the answer has been sent.
+    fn with(self, response: Response<Body>) -> Response<CountedBody> {
+        response.map(|body| CountedBody { body, _open: self })
     }
 }
 
@@ -146,10 +155,7 @@ impl<H: Handler> Door<H> {
         let open = &Arc::new(Open::default());
         let service = service_fn(|request| {
             let (door, counted) = (Arc::clone(self), open.begin());
-            async move {
-                let response = door.serve(request, reach).await;
-                Ok::<_, Infallible>(response.map(|body| CountedBody { body, _open: counted }))
-            }
+            async move { Ok::<_, Infallible>(counted.with(door.serve(request, reach).await)) }
         });
         // Its own timer for heads is started and stopped with each request, which ours is not.
         let served = http1::Builder::new()
@@ -160,17 +166,17 @@ impl<H: Handler> Door<H> {
         // Here hyper wakes the connection for bodies that have come whole. Over HTTP/2 the same wake-up makes room for more.
         let hushable = Hushable::new(async move {
             let mut served = pin!(served);
-            let mut silent = pin!(unused(open, HEAD_PAUSE_MAX));
             tokio::select! {
                 biased;
                 ended = served.as_mut() => return ended,
-                () = silent.as_mut() => return Ok(()),
+                () = unused(open, HEAD_PAUSE_MAX) => return Ok(()),
                 () = self.drain.started() => served.as_mut().graceful_shutdown(),
             }
             tokio::select! {
                 biased;
                 ended = served => ended,
-                () = silent => Ok(()),
+                // A head that does not come to its end.
+                () = unused(open, REST_MAX) => Ok(()),
             }
         });
         hushable.await
@@ -186,7 +192,7 @@ impl<H: Handler> Door<H> {
                 } else {
                     door.serve(request, reach).await
                 };
-                Ok::<_, Infallible>(response.map(|body| CountedBody { body, _open: counted }))
+                Ok::<_, Infallible>(counted.with(response))
             }
         });
         let header_bytes = u32::try_from(self.settings.header_bytes_max).unwrap_or(u32::MAX);

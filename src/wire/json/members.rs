@@ -443,7 +443,9 @@ mod tests {
             let [_, inner, third] = floors(text.as_bytes(), 8, |key| key == b"params", b"_meta").unwrap();
             (
                 inner.is_some(),
-                third.and_then(|third| third.at(text.as_bytes(), "k").unwrap()).map(|at| text[at].to_owned()),
+                third
+                    .and_then(|third| third.at(text.as_bytes(), "k").unwrap())
+                    .map(|at| text.get(at).unwrap().to_owned()),
             )
         };
         let one = || Some("1".to_owned());
