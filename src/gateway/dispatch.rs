@@ -181,7 +181,9 @@ impl Watched {
             let Some(event) = lost.or(event) else { continue };
             match event {
                 Event::Done(_) => self.events = None,
-                Event::Log(_) | Event::Progress(_) | Event::Changed(_) => self.timer.extend(&self.limits),
+                Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_) => {
+                    self.timer.extend(&self.limits)
+                }
             }
             return Poll::Ready(Some(event));
         }

@@ -17,6 +17,8 @@ use crate::wire::json;
 use crate::wire::jsonrpc::Notification;
 use crate::wire::mcp::{Capabilities, Era, Kind, Kinds, STATELESS_LATEST};
 
+use super::heard::Heard;
+
 /// A boxed future; the trait objects here need one.
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -75,12 +77,15 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
     /// that the server has not acted on the request.
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply>;
 
-    /// Starts listening for changes of the lists of these kinds, where the era needs an own stream for it. At most once
-    /// per connection.
+    /// Starts listening for changes of the lists of these kinds, where the era needs an own stream for it; an older server
+    /// also tells of resources there. At most once per connection.
     fn watch(self: Arc<Self>, kinds: Kinds);
 
     /// Counts the changes of lists that the server has told of.
     fn changes(&self) -> watch::Receiver<Changes>;
+
+    /// Returns what the server has said of watched resources.
+    fn heard(&self) -> &Arc<Heard>;
 
     /// Is cancelled when the connection is of no more use.
     fn closed(&self) -> &CancellationToken;

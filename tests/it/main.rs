@@ -44,6 +44,8 @@ mod stdio;
 #[cfg(test)]
 mod stdio_reload;
 #[cfg(test)]
+mod subscriptions;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod tls_down;

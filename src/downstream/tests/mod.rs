@@ -10,3 +10,4 @@ mod stateless;
 mod stdio;
 mod streams;
 mod support;
+mod watch;

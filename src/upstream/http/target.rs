@@ -28,6 +28,8 @@ const ACCEPT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream")
 /// A smaller answer is looked at in any case: it costs nothing, and what asks for input is small.
 const UNSEEN_BYTES_MIN: u64 = 64 << 10;
 const SNIPPET_MAX: usize = 200;
+/// So large an answer is not read, looked at and written in one go: others get a turn in between.
+const YIELD_BYTES_MIN: usize = 256 << 10;
 
 /// One endpoint.
 #[derive(Debug)]
@@ -251,6 +253,9 @@ impl Target {
             }
         }
         let raw = body.collect_after(begun, self.cap).await.map_err(unreadable)?;
+        if raw.len() >= YIELD_BYTES_MIN {
+            tokio::task::yield_now().await;
+        }
         let content = match json.then(|| messages(&raw)).flatten() {
             Some(messages) => Content::Messages(messages),
             None => Content::Foreign(snippet(&raw)),

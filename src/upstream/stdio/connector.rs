@@ -15,6 +15,7 @@ use crate::runtime::Tasks;
 use crate::wire::mcp::{Capabilities, Era, Kinds};
 
 use crate::upstream::ServerSettings;
+use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want, subscription};
 
 use super::child::Supervisor;
@@ -151,7 +152,7 @@ impl Link for StdioLink {
     }
 
     fn watch(self: Arc<Self>, kinds: Kinds) {
-        if self.era == Era::Legacy {
+        if self.era == Era::Legacy || kinds.is_empty() {
             return;
         }
         let listen = Outgoing::Own { method: "subscriptions/listen", members: subscription(kinds) };
@@ -165,6 +166,10 @@ impl Link for StdioLink {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.connection.changes.subscribe()
+    }
+
+    fn heard(&self) -> &Arc<Heard> {
+        &self.connection.heard
     }
 
     fn closed(&self) -> &CancellationToken {
