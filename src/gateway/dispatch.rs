@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use tokio::time::{Instant, Sleep};
 
-use crate::exchange::{Answer, Event, EventStream, Reject, RejectKind, Reply, ReplyBody, Unseen};
+use crate::exchange::{Answer, Asked, Event, EventStream, Reject, RejectKind, Reply, ReplyBody, Unseen};
 use crate::upstream::Lease;
 
 use super::Gateway;
@@ -61,7 +61,9 @@ pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> 
         .with_guards(guards),
         (ReplyBody::Events(events), guards) => {
             let timer = Timer::start(&limits, end);
-            let mut watched = Watched { events: Some(events), timer, limits, standing, gateway: Arc::clone(gateway) };
+            let open = Vec::new();
+            let mut watched =
+                Watched { events: Some(events), open, timer, limits, standing, gateway: Arc::clone(gateway) };
             Reply::events(Box::pin(stream::poll_fn(move |cx| watched.poll_next(cx)))).with_guards(guards)
         }
     }
@@ -147,6 +149,13 @@ impl Timer {
         Poll::Ready(rang >= self.deadline)
     }
 
+    /// Gives the whole time of an answer anew, also past the maximum: the server waits for us.
+    #[expect(clippy::disallowed_methods, reason = "a deadline for tokio's own timer")]
+    fn hold(&mut self, limits: &Limits) {
+        self.end = self.end.max(Instant::now() + limits.idle);
+        self.extend(limits);
+    }
+
     /// Waits until it rings; says whether the time is over.
     async fn rings(&mut self) -> bool {
         poll_fn(|cx| self.poll_rings(cx)).await
@@ -156,6 +165,8 @@ impl Timer {
 /// The events of a call under its timer.
 struct Watched {
     events: Option<EventStream>,
+    /// The server's questions that are out.
+    open: Vec<Asked>,
     timer: Timer,
     limits: Limits,
     standing: Standing,
@@ -173,7 +184,8 @@ impl Watched {
                     Event::Done(Err(Reject::upstream(RejectKind::Upstream, words, "")))
                 })),
                 Poll::Pending => {
-                    let over = ready!(self.timer.poll_rings(cx));
+                    let over = ready!(self.timer.poll_rings(cx))
+                        && !waits_for_answers(&mut self.open, &mut self.timer, &self.limits);
                     over.then(|| Event::Done(Err(self.limits.exceeded())))
                 }
             };
@@ -181,11 +193,25 @@ impl Watched {
             let Some(event) = lost.or(event) else { continue };
             match event {
                 Event::Done(_) => self.events = None,
-                Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_) => {
-                    self.timer.extend(&self.limits)
+                Event::Ask(ref question) => {
+                    self.open.push(question.responder.asked());
+                    self.timer.extend(&self.limits);
+                }
+                Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_) | Event::Watch(_) => {
+                    self.timer.extend(&self.limits);
                 }
             }
             return Poll::Ready(Some(event));
         }
     }
+}
+
+/// Says whether the server waits for a person: then its time does not run.
+fn waits_for_answers(open: &mut Vec<Asked>, timer: &mut Timer, limits: &Limits) -> bool {
+    open.retain(|asked| !asked.is_over());
+    let waits = !open.is_empty();
+    if waits {
+        timer.hold(limits);
+    }
+    waits
 }
