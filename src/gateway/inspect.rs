@@ -74,7 +74,8 @@ impl Inspection {
         match reply.into_parts() {
             (ReplyBody::Done(outcome), guards) => {
                 let outcome = if self.changes(gateway, &outcome) {
-                    Box::new(self.outcome(gateway, *outcome).await)
+                    // Apart, so that the calls that need none of it are small.
+                    Box::new(Box::pin(self.outcome(gateway, *outcome)).await)
                 } else {
                     outcome
                 };
@@ -89,7 +90,7 @@ impl Inspection {
                     async move {
                         match (event, inspection) {
                             (Event::Done(outcome), Some(inspection)) if inspection.changes(&gateway, &outcome) => {
-                                Event::Done(inspection.outcome(&gateway, outcome).await)
+                                Event::Done(Box::pin(inspection.outcome(&gateway, outcome)).await)
                             }
                             (event, _) => event,
                         }
@@ -108,11 +109,11 @@ impl Inspection {
             || self.shaper.as_ref().is_some_and(|shaper| shaper.concerns(gateway, outcome))
     }
 
-    async fn outcome(mut self, gateway: &Gateway, outcome: Outcome) -> Outcome {
-        let shaper = self.shaper.take().filter(|shaper| shaper.concerns(gateway, &outcome));
+    async fn outcome(self, gateway: &Gateway, outcome: Outcome) -> Outcome {
+        let shaper = self.shaper.filter(|shaper| shaper.concerns(gateway, &outcome));
         let outcome = match shaper {
             // What is left is still in the server's own words.
-            Some(shaper) => shaper.shape(gateway, outcome).await,
+            Some(shaper) => shaper.shape(gateway, &self.principal, &self.entry, outcome).await,
             None => outcome,
         };
         match outcome {

@@ -118,8 +118,8 @@ impl Gateway {
 
     /// One request for one server: resolve → authorize → admit → dispatch → inspect.
     async fn ask_server(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> Result<Reply, Reject> {
-        if let Some(reply) = shape::own(self, &caller, &exchange).await {
-            return reply;
+        if let Some(own) = shape::asks_for_own(&exchange) {
+            return Box::pin(shape::read_own(self, &caller, &exchange, own)).await;
         }
         let resolved = resolve::resolve(self, caller, exchange).await?;
         let inspection = inspect::Inspection::of(&resolved);

@@ -1,7 +1,9 @@
 //! Everything a request is judged by, published whole and under one number.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+
+use foldhash::HashMap;
 
 use crate::catalog::{Catalog, Entry, HeaderRule, Scope, ServerLists, View, Warning};
 use crate::exchange::ReasonCode;
@@ -246,7 +248,7 @@ impl Audience {
 fn caps(settings: &GatewaySettings, profile: Option<&Profile>) -> (Caps, HashMap<UpstreamName, Option<Caps>>) {
     let policy = profile.map(|profile| profile.caps.clone()).unwrap_or_default();
     let all = policy.or(&settings.caps).settled();
-    let mut others: HashMap<UpstreamName, Option<Caps>> = HashMap::new();
+    let mut others: HashMap<UpstreamName, Option<Caps>> = HashMap::default();
     for (server, blobs) in &settings.server_blobs {
         let server_rules = CapRules { blobs: Some(*blobs), ..CapRules::default() };
         others.insert(server.clone(), Some(policy.or(&server_rules).or(&settings.caps).settled()));

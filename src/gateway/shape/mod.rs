@@ -12,5 +12,5 @@ mod shaper;
 #[cfg(test)]
 mod support;
 
-pub(super) use own::own;
+pub(super) use own::{asks_for_own, read_own};
 pub(super) use shaper::Shaper;

@@ -7,37 +7,39 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::blob::{OwnUri, PartBody, Range, ReadError, ReadPart};
-use crate::exchange::{Answer, Call, Caller as _, Exchange, ReasonCode, Reject, RejectKind, Reply};
+use crate::blob::{OwnUri, PartBody, Range, ReadError, ReadPart, UriError};
+use crate::exchange::{Answer, Call, Caller as _, Exchange, ReasonCode, Reject, RejectKind, Reply, ServerCall};
 use crate::gateway::{Gateway, Identified};
 use crate::wire::json;
 use crate::wire::jsonrpc::Response;
 use crate::wire::mcp::{Kind, Method};
 
 /// How many characters one read gives where no cap says less.
-const READ_CHARS_MAX: usize = 1 << 20;
+///
+/// Some clients take no message over 1 MiB, and a character has up to four bytes.
+const READ_CHARS_MAX: usize = 200_000;
 
-/// Reads one of the gateway's own resources, if that is what is asked for: at every path, because links are given there.
-pub(in crate::gateway) async fn own(
-    gateway: &Gateway,
-    caller: &Identified,
-    exchange: &Exchange,
-) -> Option<Result<Reply, Reject>> {
+/// Returns the URI that is asked for if it is one of the gateway's own: at every path, because links are given there.
+pub(in crate::gateway) fn asks_for_own(exchange: &Exchange) -> Option<(Arc<ServerCall>, Result<OwnUri, UriError>)> {
     let Call::ToServer(call) = &exchange.call else { return None };
     if call.params.method != Method::ResourcesRead {
         return None;
     }
-    let own = match OwnUri::read(&call.params.name)? {
-        Ok(own) => own,
-        Err(err) => return Some(Err(invalid(err.to_string()))),
-    };
-    let result = read(gateway, caller, &call.params.name, own).await;
+    OwnUri::read(&call.params.name).map(|own| (Arc::clone(call), own))
+}
+
+/// Reads one of the gateway's own resources.
+pub(in crate::gateway) async fn read_own(
+    gateway: &Gateway,
+    caller: &Identified,
+    exchange: &Exchange,
+    (call, own): (Arc<ServerCall>, Result<OwnUri, UriError>),
+) -> Result<Reply, Reject> {
+    let own = own.map_err(|err| invalid(err.to_string()))?;
+    let result = read(gateway, caller, &call.params.name, own).await?;
+    let response = Box::new(Response::with_result(&call.request.id, &result));
     // It is spoken as the client speaks.
-    let era = exchange.client.version.era();
-    Some(result.map(|result| {
-        let response = Box::new(Response::with_result(&call.request.id, &result));
-        Reply::once(Ok(Answer::Upstream { response, era }))
-    }))
+    Ok(Reply::once(Ok(Answer::Upstream { response, era: exchange.client.version.era() })))
 }
 
 async fn read(gateway: &Gateway, caller: &Identified, uri: &str, own: OwnUri) -> Result<Vec<u8>, Reject> {

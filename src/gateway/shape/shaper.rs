@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::blob::{BlobSettings, Blobs};
 use crate::catalog::Entry;
-use crate::exchange::{Answer, Caller as _, Outcome, Reject, RejectKind};
+use crate::exchange::{Answer, Outcome, Reject, RejectKind};
 use crate::gateway::resolve::Resolved;
 use crate::gateway::{Gateway, GatewaySettings};
 use crate::id::PrincipalId;
@@ -21,8 +21,8 @@ use super::{attach, cut};
 /// An answer up to this size is worked on where it is, if nothing is written.
 const HERE_BYTES_MAX: usize = 64 << 10;
 
-/// What must be known of a call when its answer comes.
-#[derive(Debug)]
+/// What must be known of a call when its answer comes. Small, because every call has one.
+#[derive(Clone, Copy, Debug)]
 pub(in crate::gateway) struct Shaper {
     caps: Caps,
     kind: Kind,
@@ -30,8 +30,6 @@ pub(in crate::gateway) struct Shaper {
     links: bool,
     /// The client may be given paths.
     paths: bool,
-    entry: Arc<Entry>,
-    principal: PrincipalId,
 }
 
 /// What an answer that may have to be changed is changed by.
@@ -59,8 +57,6 @@ impl Shaper {
             kind: Kind::of(resolved.call.params.method)?,
             links: resolved.client.knows_links(),
             paths: caps.blob_paths == PathsFor::All || resolved.caller.is_local(),
-            entry: Arc::clone(&resolved.entry),
-            principal: resolved.caller.principal().clone(),
         })
     }
 
@@ -85,11 +81,17 @@ impl Shaper {
     }
 
     /// Makes an outcome as large as its reader may have it.
-    pub(in crate::gateway) async fn shape(self, gateway: &Gateway, outcome: Outcome) -> Outcome {
+    pub(in crate::gateway) async fn shape(
+        self,
+        gateway: &Gateway,
+        principal: &PrincipalId,
+        entry: &Entry,
+        outcome: Outcome,
+    ) -> Outcome {
         let Answer::Upstream { response, era } = outcome? else {
             return Err(lost());
         };
-        let work = self.work(gateway);
+        let work = self.work(gateway, principal.clone(), entry);
         let here = response.raw.len() <= HERE_BYTES_MAX && work.mode == BlobMode::Pass;
         let response = if here {
             Ok(Box::new(work.apply(*response)))
@@ -99,9 +101,9 @@ impl Shaper {
         response.map(|response| Answer::Upstream { response, era }).map_err(|_| lost())
     }
 
-    fn work(self, gateway: &Gateway) -> Work {
+    fn work(self, gateway: &Gateway, principal: PrincipalId, entry: &Entry) -> Work {
         let mode = self.mode();
-        let Self { caps, kind, links, entry, principal, .. } = self;
+        let Self { caps, kind, links, .. } = self;
         let (blobs, settings) = (Arc::clone(&gateway.blobs), Arc::clone(gateway.snapshot.load().settings()));
         let definition = entry.definition.raw.clone();
         Work { blobs, settings, principal, definition, caps, mode, kind, links }
