@@ -28,6 +28,8 @@ mod leave;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
+mod login_path;
+#[cfg(test)]
 mod manual;
 #[cfg(test)]
 mod orphans;
@@ -35,6 +37,8 @@ mod orphans;
 mod pool;
 #[cfg(test)]
 mod rates;
+#[cfg(test)]
+mod reaper;
 #[cfg(test)]
 mod reload;
 #[cfg(test)]
