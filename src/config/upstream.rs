@@ -98,6 +98,7 @@ pub(super) struct Mcp {
     pub(super) name_budget: Option<usize>,
     pub(super) first_list_wait: Option<Duration>,
     pub(super) caps: CapRules,
+    pub(super) login_path: bool,
 }
 
 // === impl Known ===
@@ -153,9 +154,16 @@ impl Known {
 
 /// Reads `[mcp]`.
 pub(super) fn mcp(table: Option<&Table<'_>>, servers: &Servers) -> Mcp {
-    let caps = table.map(caps::rules).unwrap_or_default();
-    let mut mcp = Mcp { enabled: true, empty_allow: EmptyAllow::All, name_budget: None, first_list_wait: None, caps };
+    let mut mcp = Mcp {
+        enabled: true,
+        empty_allow: EmptyAllow::All,
+        name_budget: None,
+        first_list_wait: None,
+        caps: table.map(caps::rules).unwrap_or_default(),
+        login_path: true,
+    };
     let Some(table) = table else { return mcp };
+    mcp.login_path = table.get("login_path").and_then(|value| value.flag()).unwrap_or(true);
     mcp.enabled = table.get("enabled").and_then(|value| value.flag()).unwrap_or(true);
     let words = [("all", EmptyAllow::All), ("none", EmptyAllow::None)];
     mcp.empty_allow = table.get("empty_allow").and_then(|value| value.choice(&words)).unwrap_or_default();

@@ -30,6 +30,8 @@ mod leave;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
+mod login_path;
+#[cfg(test)]
 mod manual;
 #[cfg(test)]
 mod orphans;
@@ -39,6 +41,8 @@ mod pool;
 mod questions;
 #[cfg(test)]
 mod rates;
+#[cfg(test)]
+mod reaper;
 #[cfg(test)]
 mod reload;
 #[cfg(test)]
