@@ -8,6 +8,7 @@ mod piped;
 mod process;
 mod tunnel;
 mod upstream;
+pub(crate) mod watched;
 mod wire;
 pub(crate) mod yaml;
 
