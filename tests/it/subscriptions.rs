@@ -181,3 +181,19 @@ async fn a_reload_takes_watches_along() {
         assert_eq!(updated(stream).await, "up+file:///a/3");
     }
 }
+
+/// A server that says it beside a call alone, on a connection that no list is read over: its list is read again [POL-10].
+#[tokio::test]
+async fn a_change_that_is_told_beside_a_call_is_heard() {
+    for server in ERAS {
+        let upstream = Watched::start(server, How::Http).await;
+        let app = TestApp::open(&[("up", upstream.lines.clone())]).await;
+        let client = Client::connect(Era::Legacy, app.addr, "/mcp", None).await;
+        let before = client.names().await.len();
+        let mut stream = client.listen().await;
+        assert!(client.call_with("up__grow", "{}").await.is_result());
+        assert!(within_deadline("a list change", stream.next()).await.unwrap().contains("/tools/list_changed"));
+        assert_eq!(client.names().await.len(), before + 1, "{server:?}");
+        app.stop().await;
+    }
+}

@@ -3,7 +3,7 @@
 Arguments: what it speaks (legacy, stateless) and how (stdio, http). Over HTTP it says its port on stdout. Its tools: `touch`
 changes the resource `uri` and tells whoever has subscribed to it or to what is above it; `subs` returns the resources that
 are subscribed, each as often as it is; `forget` ends all sessions; `hold` tells of progress and answers at `release`, unless
-it is cancelled; `log` returns what became of such calls, in order. A resource named `refused` is not subscribed to.
+it is cancelled; `grow` makes one tool more and says so beside its answer alone; `log` returns what became of such calls, in order. A resource named `refused` is not subscribed to.
 """
 
 import json
@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 SPEAKS, HOW = sys.argv[1], sys.argv[2]
 CAN = {"tools": {}, "resources": {"subscribe": True, "listChanged": True}}
 COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"} if SPEAKS == "stateless" else {}
-TOOLS = ("touch", "subs", "forget", "hold", "release", "log")
+TOOLS = ["touch", "subs", "forget", "hold", "release", "log", "grow"]
 lock = threading.Lock()
 log = []
 held = {}  # calls of `hold` that wait: where their answer goes, `None` if they are cancelled
@@ -152,6 +152,8 @@ class Handler(BaseHTTPRequestHandler):
             cancel((session, request["params"]["requestId"]))
         if "id" not in request:
             return self.reply(202, b"")
+        if request["method"] == "tools/call" and request["params"]["name"] == "grow":
+            return self.grow(request)
         if request["method"] == "tools/call" and request["params"]["name"] == "hold":
             return self.hold(request, (session, request["id"]))
         if request["method"] == "subscriptions/listen" and SPEAKS == "stateless":
@@ -166,17 +168,23 @@ class Handler(BaseHTTPRequestHandler):
         status = 400 if said.get("error", {}).get("code") == -32601 else 200
         self.reply(status, body, more)
 
+    def grow(self, request):
+        TOOLS.append("grown")
+        said = [note("tools/list_changed", {}), {"jsonrpc": "2.0", "id": request["id"], **answer(request, None)}]
+        body = "".join(f"data: {json.dumps(message)}\n\n" for message in said).encode()
+        self.reply(200, body, {}, "text/event-stream")
+
     def hold(self, request, key):
         self.stream(lambda tell: hold(request, key, tell), key, held)
         # Until 2025-11-25 a lost connection says nothing.
         if SPEAKS == "stateless":
             cancel(key)
 
-    def reply(self, status, body, more=None):
+    def reply(self, status, body, more=None, media="application/json"):
         self.send_response(status)
         for name, value in (more or {}).items():
             self.send_header(name, value)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", media)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
