@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use tokio::time::{Instant, Sleep};
 
-use crate::exchange::{Answer, Event, EventStream, Reject, RejectKind, Reply, ReplyBody, Unseen};
+use crate::exchange::{Answer, Asked, Event, EventStream, Reject, RejectKind, Reply, ReplyBody, Unseen};
 use crate::upstream::Lease;
 
 use super::Gateway;
@@ -56,7 +56,8 @@ pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> 
         .with_guards(guards),
         (ReplyBody::Events(events), guards) => {
             let timer = Timer::start(&limits, end);
-            let watched = Watched { events: Some(events), timer, limits, standing, gateway: Arc::clone(gateway) };
+            let open = Vec::new();
+            let watched = Watched { events: Some(events), open, timer, limits, standing, gateway: Arc::clone(gateway) };
             Reply::events(Box::pin(stream::unfold(watched, Watched::next))).with_guards(guards)
         }
     }
@@ -135,6 +136,13 @@ impl Timer {
         self.bell.as_mut().reset(self.deadline.min(now + LOOK));
     }
 
+    /// Gives the whole time of an answer anew, also past the maximum: the server waits for us.
+    #[expect(clippy::disallowed_methods, reason = "a deadline for tokio's own timer")]
+    fn hold(&mut self, limits: &Limits) {
+        self.end = self.end.max(Instant::now() + limits.idle);
+        self.extend(limits);
+    }
+
     /// Waits until it rings; says whether the time is over.
     async fn rings(&mut self) -> bool {
         self.bell.as_mut().await;
@@ -147,6 +155,8 @@ impl Timer {
 /// The events of a call under its timer.
 struct Watched {
     events: Option<EventStream>,
+    /// The server's questions that are out.
+    open: Vec<Asked>,
     timer: Timer,
     limits: Limits,
     standing: Standing,
@@ -164,7 +174,7 @@ impl Watched {
                     let words = format!("server '{}' ended its answer too early", self.limits.lease.server());
                     Event::Done(Err(Reject::upstream(RejectKind::Upstream, words, "")))
                 })),
-                over = self.timer.rings() => over.then(|| Event::Done(Err(self.limits.exceeded()))),
+                over = self.timer.rings() => (over && !waits_for_answers(&mut self.open, &mut self.timer, &self.limits)).then(|| Event::Done(Err(self.limits.exceeded()))),
             };
             if let Some(reject) = self.standing.lost(&self.gateway) {
                 break Event::Done(Err(reject));
@@ -175,8 +185,24 @@ impl Watched {
         };
         match event {
             Event::Done(_) => self.events = None,
-            Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_) => self.timer.extend(&self.limits),
+            Event::Ask(ref question) => {
+                self.open.push(question.responder.asked());
+                self.timer.extend(&self.limits);
+            }
+            Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_) | Event::Watch(_) => {
+                self.timer.extend(&self.limits);
+            }
         }
         Some((event, self))
     }
+}
+
+/// Says whether the server waits for a person: then its time does not run.
+fn waits_for_answers(open: &mut Vec<Asked>, timer: &mut Timer, limits: &Limits) -> bool {
+    open.retain(|asked| !asked.is_over());
+    let waits = !open.is_empty();
+    if waits {
+        timer.hold(limits);
+    }
+    waits
 }

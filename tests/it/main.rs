@@ -36,6 +36,8 @@ mod orphans;
 #[cfg(test)]
 mod pool;
 #[cfg(test)]
+mod questions;
+#[cfg(test)]
 mod rates;
 #[cfg(test)]
 mod reload;
