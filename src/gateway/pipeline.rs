@@ -177,7 +177,7 @@ impl Handler for Gateway {
                 }
                 Call::Watch { uri, watching } => {
                     let watched = gateway.watch(caller, &exchange.endpoint, &uri, &watching).await;
-                    Reply::once(watched.map(|_| Answer::Ended))
+                    Reply::once(watched.map(|()| Answer::Ended))
                 }
                 Call::ToServer(_) => {
                     gateway.ask_server(caller, exchange).await.unwrap_or_else(|reject| Reply::once(Err(reject)))
