@@ -163,7 +163,7 @@ impl Client {
             ready.push_back(wire.body(rest).await);
             rest = Rest::Over;
         }
-        Events { wire, rest, text: String::new(), ready }
+        Events { wire, rest, text: String::new(), ready, last: None }
     }
 
     /// Calls a tool; `None` if the connection ends without an answer.
