@@ -315,9 +315,13 @@ impl Events {
             }
             let part = self.wire.part(&mut self.rest).await?;
             self.text.push_str(&String::from_utf8(part).unwrap());
-            let whole = self.text.rfind("\n\n").map_or("", |at| &self.text[..at]);
-            self.last =
-                whole.lines().rev().find_map(|line| line.strip_prefix("id: ")).map(str::to_owned).or(self.last.take());
+            let whole = self.text.rfind("\n\n").map_or("", |at| self.text.get(..at).unwrap());
+            self.last = whole
+                .lines()
+                .rev()
+                .find_map(|line| line.strip_prefix("id: "))
+                .map(str::to_owned)
+                .or_else(|| self.last.take());
             self.ready.extend(take_events(&mut self.text));
         }
     }
