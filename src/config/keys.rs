@@ -129,6 +129,7 @@ pub(super) const LIMITS: &[&str] = &[
     "session_idle_secs",
     "sessions",
     "sessions_per_principal",
+    "write_timeout_secs",
 ];
 pub(super) const CONCURRENCY: &[&str] = &["principal", "queued", "server", "tool"];
 pub(super) const RATES: &[&str] = &["principal", "server", "tool"];

@@ -92,6 +92,7 @@ fn addresses(settings: &DownstreamSettings) -> Value {
 pub(super) fn limits() -> Rows {
     let door = DownstreamSettings::default();
     let (alive, idle, kept) = (door.keep_alive.as_secs(), door.session_idle.as_secs(), door.replay.time.as_secs());
+    let write = door.write_timeout.as_secs();
     let count = |most: u64, default: usize, words| number(1, most, json!(default), words);
     vec![
         ("concurrency", reference("concurrency")),
@@ -122,6 +123,7 @@ pub(super) fn limits() -> Rows {
             "sessions_per_principal",
             count(1_000_000, door.sessions_per_principal_max, "The most sessions of one principal."),
         ),
+        ("write_timeout_secs", number(1, 3_600, json!(write), "How long a client may take nothing of its answer.")),
     ]
 }
 

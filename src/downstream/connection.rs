@@ -6,8 +6,8 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -41,6 +41,12 @@ const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::fro
 /// How long an HTTP/2 client has to take its leave, once nothing is open.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 
+/// How much of an answer is handed to an HTTP/2 connection at once: what a client that is slow, and not stalled, takes in its
+/// time.
+const PIECE_BYTES: usize = 64 << 10;
+/// Into how many parts the time is cut in which a client may take nothing of an answer.
+const STALL_TICKS: u32 = 4;
+
 /// The requests that are open on one connection.
 #[derive(Debug, Default)]
 struct Open {
@@ -48,6 +54,10 @@ struct Open {
     now: AtomicUsize,
     /// All so far.
     ever: AtomicUsize,
+    /// Counts the parts of a client's time.
+    tick: AtomicU32,
+    /// Their answers, as far as they have begun.
+    answers: Mutex<Vec<Weak<AtomicU32>>>,
 }
 
 /// Counted among the open requests until it is dropped.
@@ -58,7 +68,11 @@ struct Counted(Arc<Open>);
 #[derive(Debug)]
 struct CountedBody {
     body: Body,
-    _open: Counted,
+    open: Counted,
+    /// The tick at which the client was given its last piece and has not asked for more; 0 while it waits for us.
+    given: Arc<AtomicU32>,
+    /// What is left of the last piece.
+    left: Bytes,
 }
 
 /// Starts hyper's tasks where all tasks live.
@@ -77,6 +91,29 @@ impl Open {
     fn is_idle(&self) -> bool {
         self.now.load(Ordering::Relaxed) == 0
     }
+
+    /// Begins an answer.
+    fn answer(&self) -> Arc<AtomicU32> {
+        let given = Arc::new(AtomicU32::new(self.now_tick()));
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.retain(|given| given.strong_count() > 0);
+        answers.push(Arc::downgrade(&given));
+        given
+    }
+
+    fn now_tick(&self) -> u32 {
+        self.tick.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Counts a tick; says whether a client has taken nothing of an answer for all of its time.
+    fn stalls(&self) -> bool {
+        let tick = self.tick.fetch_add(1, Ordering::Relaxed) + 1;
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.iter().filter_map(Weak::upgrade).any(|given| match given.load(Ordering::Relaxed) {
+            0 => false,
+            given => tick.saturating_sub(given) > STALL_TICKS,
+        })
+    }
 }
 
 impl Drop for Counted {
@@ -90,11 +127,28 @@ impl http_body::Body for CountedBody {
     type Error = BrokenOff;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+        let this = self.get_mut();
+        if this.left.is_empty() {
+            match Pin::new(&mut this.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => this.left = data,
+                    Err(other) => return Poll::Ready(Some(Ok(other))),
+                },
+                Poll::Ready(end) => return Poll::Ready(end),
+                Poll::Pending => {
+                    this.given.store(0, Ordering::Relaxed);
+                    return Poll::Pending;
+                }
+            }
+        }
+        // Over HTTP/2 no more is asked for while the client has closed its window, and its connection writes on.
+        this.given.store(this.open.0.now_tick(), Ordering::Relaxed);
+        let piece = this.left.split_to(this.left.len().min(PIECE_BYTES));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.left.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -124,7 +178,7 @@ impl<H: Handler> Door<H> {
             () = self.drain.started() => return,
         };
         let (stream, version, slot) = match opened {
-            Ok(opened) => opened,
+            Ok((stream, version, slot)) => (stream.with_write_timeout(self.settings.write_timeout), version, slot),
             Err(err) => {
                 tracing::debug!(%err, peer = peer.map(tracing::field::display), "a client connection was not opened");
                 return;
@@ -177,7 +231,8 @@ impl<H: Handler> Door<H> {
                 } else {
                     door.serve(request, reach).await
                 };
-                Ok::<_, Infallible>(response.map(|body| CountedBody { body, _open: counted }))
+                let given = counted.0.answer();
+                Ok::<_, Infallible>(response.map(|body| CountedBody { body, open: counted, given, left: Bytes::new() }))
             }
         });
         let header_bytes = u32::try_from(self.settings.header_bytes_max).unwrap_or(u32::MAX);
@@ -192,9 +247,11 @@ impl<H: Handler> Door<H> {
             .keep_alive_timeout(KEEP_ALIVE.1)
             .serve_connection(TokioIo::new(stream), service);
         let mut served = pin!(served);
+        let mut stalled = pin!(stalled(&open, self.settings.write_timeout));
         tokio::select! {
             biased;
             ended = served.as_mut() => return ended,
+            () = stalled.as_mut() => return Ok(()),
             () = self.drain.started() => {}
             () = unused(&open, HEAD_PAUSE_MAX) => {}
         }
@@ -202,8 +259,19 @@ impl<H: Handler> Door<H> {
         tokio::select! {
             biased;
             ended = served.as_mut() => ended,
+            () = stalled.as_mut() => Ok(()),
             // It does not take its leave.
             () = unused(&open, LEAVE_MAX) => Ok(()),
+        }
+    }
+}
+
+/// Waits until the client has taken nothing of an answer for so long.
+async fn stalled(open: &Open, most: Duration) {
+    loop {
+        tokio::time::sleep(most / STALL_TICKS).await;
+        if open.stalls() {
+            return tracing::debug!("the client takes nothing of its answer");
         }
     }
 }

@@ -19,6 +19,7 @@ mod snapshot;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod timed;
 
 pub use diff::{Changes, Names};
 pub use explain::Explained;

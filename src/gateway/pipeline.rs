@@ -20,6 +20,7 @@ use crate::upstream::TargetSet;
 
 use super::admit::Admitted;
 use super::identify::Identified;
+use super::timed::AllTimed;
 use super::{GatewaySettings, Snapshot, admit, authorize, dispatch, inspect, list, listen, resolve};
 
 /// The hall. It is a [`Handler`].
@@ -31,6 +32,7 @@ pub struct Gateway {
     /// Held while a snapshot is built from the one before and put in its place.
     pub(super) publishing: Mutex<()>,
     pub(super) published: watch::Sender<u64>,
+    pub(super) timed: Arc<AllTimed>,
     pub(super) seal: Seal,
     pub(super) clock: Clock,
 }
@@ -52,8 +54,10 @@ impl Gateway {
         let seal = Seal::new()?;
         let published = watch::Sender::new(0);
         let (reloads, publishing) = (AtomicU64::new(0), Mutex::new(()));
-        let gateway = Arc::new(Self { snapshot, reloads, publishing, published, seal, clock });
+        let timed = Arc::default();
+        let gateway = Arc::new(Self { snapshot, reloads, publishing, published, timed, seal, clock });
         tasks.spawn("refresh the snapshot", Arc::clone(&gateway).refresh(news));
+        tasks.spawn("end calls that nobody takes", Arc::clone(&gateway.timed).run());
         tasks.spawn("forget rates", admit::forget(Arc::downgrade(&gateway)));
         Ok(gateway)
     }
