@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use portcullis::catalog::{Catalog, HeaderRule, Scope, ServerTools, Shape, View};
+use portcullis::catalog::{Catalog, HeaderRule, Lists, Scope, ServerLists, Shape, View};
 use portcullis::id::UpstreamName;
 use portcullis::policy::{Action, Pattern, Profile, Subject};
 use portcullis::wire::bridge::{ClientSide, Hop, lift_result, lower_call, server_info};
 use portcullis::wire::jsonrpc::{Decoded, Limits, Message, Request, RequestId, Response, decode};
-use portcullis::wire::mcp::{CallParams, Era, RequestMeta, ToolDefinition};
+use portcullis::wire::mcp::{CallParams, Definition, Era, Kind, Method, RequestMeta};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -65,7 +65,7 @@ fn read_piece(name: &'static str, call: &'static str) -> Piece {
     let raw = Bytes::from_static(call.as_bytes());
     Piece::new(name, raw.len(), move || {
         let request = request(black_box(&raw))?;
-        let params = CallParams::read(request.params.as_deref().ok_or("no params")?)?;
+        let params = CallParams::read(Method::ToolsCall, request.params.as_deref().ok_or("no params")?)?;
         let meta = RequestMeta::read(request.params.as_deref())?;
         Ok(params.name.len() + usize::from(meta.is_stateless()))
     })
@@ -74,7 +74,7 @@ fn read_piece(name: &'static str, call: &'static str) -> Piece {
 /// A call that was read, as the back door spells it for a server of an era.
 fn lower_piece(name: &'static str, call: &'static str, era: Era) -> Result<Piece, Failure> {
     let request = request(&Bytes::from_static(call.as_bytes()))?;
-    let params = CallParams::read(request.params.as_deref().ok_or("no params")?)?;
+    let params = CallParams::read(Method::ToolsCall, request.params.as_deref().ok_or("no params")?)?;
     let meta = RequestMeta::read(request.params.as_deref())?;
     let hop = Hop {
         era,
@@ -98,20 +98,22 @@ fn answer_piece(name: &'static str, text_bytes: usize, from: Era, to: Era) -> Op
     let info = server_info();
     Some(Piece::new(name, raw.len(), move || {
         let response = response(black_box(&raw))?;
-        let client = ClientSide { era: to, id: &id, server_info: &info };
+        let client = ClientSide { era: to, id: &id, server_info: &info, cacheable: false };
         Ok(lift_result(&response, from, &client)?.len())
     }))
 }
 
 fn view(tools: usize) -> Result<View, Failure> {
-    let definitions: Result<Arc<[ToolDefinition]>, _> = (0..tools)
+    let definitions: Result<Arc<[Definition]>, _> = (0..tools)
         .map(|number| {
-            ToolDefinition::read(Bytes::from(format!(
+            Definition::read(Kind::Tools, Bytes::from(format!(
                 r#"{{"name":"tool_{number:04}","description":"Does what a tool of this name would do, with the text it is given.","inputSchema":{{"type":"object","properties":{{"text":{{"type":"string","description":"What it is done with"}}}},"required":["text"]}}}}"#
             )))
         })
         .collect();
-    let list = ServerTools { server: UpstreamName::new(SERVER)?, tools: definitions?, headers: HeaderRule::Check };
+    let mut lists = Lists::default();
+    lists.set(Kind::Tools, definitions?);
+    let list = ServerLists { server: UpstreamName::new(SERVER)?, lists, headers: HeaderRule::Check };
     Ok(View::build(&Catalog::merge(&[list], NAME_BUDGET), |_| true))
 }
 
@@ -127,8 +129,8 @@ fn decide_piece(name: &'static str) -> Result<Piece, Failure> {
     let view = view(1000)?;
     let wanted = "docs__tool_0500";
     Ok(Piece::new(name, wanted.len(), move || {
-        let (index, entry) = view.resolve(Scope::All, black_box(wanted)).ok_or("not found")?;
-        let action = Action { server: &entry.server, shown: &entry.shown, full: &entry.full };
+        let (index, entry) = view.resolve(Scope::All, Kind::Tools, black_box(wanted)).ok_or("not found")?;
+        let action = Action { kind: entry.kind, server: &entry.server, shown: &entry.shown, full: &entry.full };
         let subject = Subject { granted: &granted, profile: Some(&profile) };
         subject.decide(&action).permit(index).map_err(|_| "denied")?;
         Ok(entry.original.len())
@@ -139,7 +141,8 @@ fn decide_piece(name: &'static str) -> Result<Piece, Failure> {
 fn list_piece(name: &'static str, tools: usize) -> Result<Piece, Failure> {
     let view = view(tools)?;
     let id = RequestId::from_raw(Bytes::from_static(b"17")).ok_or("no id")?;
-    let page = |view: &View| view.page(Scope::All, Shape::Handshake, &view.full_mask(), 0, usize::MAX).tools;
+    let page =
+        |view: &View| view.page((Scope::All, Kind::Tools), Shape::Handshake, &view.full_mask(), 0, usize::MAX).items;
     let bytes = page(&view).len();
     Ok(Piece::new(name, bytes, move || {
         let mut result = b"{\"tools\":".to_vec();

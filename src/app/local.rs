@@ -13,7 +13,7 @@ use futures_util::StreamExt as _;
 use crate::clock::Clock;
 use crate::exchange::{
     Answer, Call, Caller as _, ClientFacts, Endpoint, Event, Exchange, Handler as _, Outcome, Owner, OwnerKey,
-    ReasonCode, Reject, RejectKind, Reply, ReplyBody, Told, ToolCall,
+    ReasonCode, Reject, RejectKind, Reply, ReplyBody, ServerCall, Told,
 };
 use crate::gateway::{Gateway, GatewaySettings, Identified};
 use crate::id::UpstreamName;
@@ -22,7 +22,7 @@ use crate::upstream::{TargetSet, TargetStatus};
 use crate::wire::bridge;
 use crate::wire::json;
 use crate::wire::jsonrpc::{Decoded, Limits, Message, Request, Response, decode};
-use crate::wire::mcp::{CallParams, RequestMeta, STATELESS_LATEST, ToolDefinition};
+use crate::wire::mcp::{CallParams, Definition, Kind, Method, RequestMeta, STATELESS_LATEST, Target};
 
 use super::AppError;
 
@@ -90,26 +90,30 @@ impl Local {
         self.targets.get(server).map(|server| server.status())
     }
 
-    /// Lists the tools that a caller sees.
+    /// Lists what a caller sees of a kind; nothing where no server has any.
     ///
     /// # Errors
     /// The hall's refusal.
-    pub async fn tools(&self, caller: &Identified) -> Result<Vec<ToolDefinition>, LocalError> {
-        let (mut tools, mut cursor) = (Vec::new(), None);
+    pub async fn list(&self, caller: &Identified, kind: Kind) -> Result<Vec<Definition>, LocalError> {
+        let (mut items, mut cursor) = (Vec::new(), None);
         loop {
-            let call = Call::ListTools { cursor, told: Told::default() };
-            let answer = outcome(self.ask(caller, call).await, &mut |_| {}).await.map_err(LocalError::Refused)?;
-            let Answer::Tools(page) = answer else { return Err(no_answer()) };
-            let list = json::elements(&page.tools).map_err(|err| LocalError::Malformed(err.to_string()))?;
-            tools.extend(list.into_iter().filter_map(|at| ToolDefinition::read(page.tools.slice(at)).ok()));
+            let call = Call::List { kind, cursor, told: Told::default() };
+            let page = match outcome(self.ask(caller, call).await, &mut |_| {}).await {
+                Ok(Answer::Page(page)) => page,
+                Err(reject) if reject.kind == RejectKind::MethodNotFound => return Ok(items),
+                Err(reject) => return Err(LocalError::Refused(reject)),
+                Ok(_) => return Err(no_answer()),
+            };
+            let list = json::elements(&page.items).map_err(|err| LocalError::Malformed(err.to_string()))?;
+            items.extend(list.into_iter().filter_map(|at| Definition::read(kind, page.items.slice(at)).ok()));
             cursor = page.next_cursor;
             if cursor.is_none() {
-                return Ok(tools);
+                return Ok(items);
             }
         }
     }
 
-    /// Sends a `tools/call`, a whole request of the newest revision; `progress` hears of the server's notifications.
+    /// Sends a request that one server answers, whole and of the newest revision; `progress` hears of the server's notifications.
     ///
     /// # Errors
     /// The request is malformed, or refused.
@@ -122,10 +126,10 @@ impl Local {
         request: Bytes,
         progress: &mut (dyn FnMut(&[u8]) + Send),
     ) -> Result<Response, LocalError> {
-        let call = Call::CallTool(Arc::new(tool_call(&request).map_err(LocalError::Malformed)?));
+        let call = Call::ToServer(Arc::new(server_call(&request).map_err(LocalError::Malformed)?));
         match outcome(self.ask(caller, call).await, progress).await.map_err(LocalError::Refused)? {
-            Answer::Upstream { response, .. } => Ok(*response),
-            Answer::Discovery(_) | Answer::Ended | Answer::Tools(_) | Answer::Unseen(_) => Err(no_answer()),
+            Answer::Upstream { response, .. } => Ok(response.settled()),
+            Answer::Discovery(_) | Answer::Ended | Answer::Page(_) | Answer::Unseen(_) => Err(no_answer()),
         }
     }
 
@@ -145,7 +149,7 @@ impl Local {
     }
 }
 
-fn tool_call(raw: &Bytes) -> Result<ToolCall, String> {
+fn server_call(raw: &Bytes) -> Result<ServerCall, String> {
     let request: Request = match decode(raw, &Limits::DOWNSTREAM) {
         Ok(Decoded::One(Message::Request(request))) => request,
         Ok(Decoded::Batch(_) | Decoded::One(Message::Notification(_) | Message::Response(_))) => {
@@ -153,10 +157,13 @@ fn tool_call(raw: &Bytes) -> Result<ToolCall, String> {
         }
         Err(err) => return Err(err.kind.to_string()),
     };
-    let params = CallParams::read(request.params.as_deref().ok_or("no params")?).map_err(|err| err.to_string())?;
+    let method = Method::from_name(&request.method).filter(|method| method.spec().target != Target::None);
+    let method = method.ok_or("no method that a server answers")?;
+    let params = request.params.as_deref().ok_or("no params")?;
+    let params = CallParams::read(method, params).map_err(|err| err.to_string())?;
     let meta = RequestMeta::read(request.params.as_deref()).map_err(|err| err.to_string())?;
     // Nobody stands between this caller and the hall whose headers could disagree with the body.
-    Ok(ToolCall { request, params, meta, param_headers: None })
+    Ok(ServerCall { request, params, meta, param_headers: None })
 }
 
 /// Reads a reply to its end; the guards live as long.
@@ -170,7 +177,7 @@ async fn outcome(reply: Reply, progress: &mut (dyn FnMut(&[u8]) + Send)) -> Outc
         match event {
             Event::Done(outcome) => return outcome,
             Event::Progress(notification) => progress(&notification),
-            Event::Log(_) | Event::ToolsChanged => {}
+            Event::Changed(_) | Event::Log(_) | Event::Watch(_) => {}
         }
     }
     Err(Reject::upstream(RejectKind::Upstream, "the answer ended too early", ""))

@@ -10,6 +10,7 @@ use crate::codes::Code;
 use crate::gateway::Gateway;
 use crate::runtime::{self, Tasks};
 use crate::upstream::Phase;
+use crate::wire::mcp::Kind;
 
 use super::Bound;
 
@@ -81,7 +82,7 @@ impl Bound {
         granted()
             .map(|server| {
                 let status = server.status();
-                let tools = status.tools.map_or(0, |tools| tools.len());
+                let tools = status.lists.map_or(0, |lists| lists.of(Kind::Tools).len());
                 let state = match status.phase {
                     Phase::Down(cause) => format!("down [{}]: {cause}", Code::ServerDown.id()),
                     Phase::Ready => format!("ready, {tools} tools"),

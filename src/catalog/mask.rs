@@ -2,9 +2,10 @@
 
 use smallvec::SmallVec;
 
-/// A set of entries of one view.
+/// A set of entries of one view. One that holds all of them costs nothing, however many they are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mask {
+    /// Empty as long as nothing was taken out.
     words: SmallVec<[u64; 4]>,
     len: usize,
     missing: usize,
@@ -13,15 +14,19 @@ pub struct Mask {
 impl Mask {
     /// Makes a mask with all `len` entries in it.
     #[must_use]
-    pub fn full(len: usize) -> Self {
-        Self { words: SmallVec::from_elem(u64::MAX, len.div_ceil(64)), len, missing: 0 }
+    pub const fn full(len: usize) -> Self {
+        Self { words: SmallVec::new_const(), len, missing: 0 }
     }
 
     /// Takes an entry out.
     pub fn remove(&mut self, index: usize) {
-        if self.contains(index)
-            && let Some(word) = self.words.get_mut(index / 64)
-        {
+        if !self.contains(index) {
+            return;
+        }
+        if self.missing == 0 {
+            self.words = SmallVec::from_elem(u64::MAX, self.len.div_ceil(64));
+        }
+        if let Some(word) = self.words.get_mut(index / 64) {
             *word &= !(1 << (index % 64));
             self.missing += 1;
         }
@@ -30,7 +35,8 @@ impl Mask {
     /// Says whether an entry is in it.
     #[must_use]
     pub fn contains(&self, index: usize) -> bool {
-        index < self.len && self.words.get(index / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
+        let kept = || self.words.get(index / 64).is_some_and(|word| word & (1 << (index % 64)) != 0);
+        index < self.len && (self.missing == 0 || kept())
     }
 
     /// Says whether nothing was taken out.
@@ -52,5 +58,6 @@ mod tests {
         mask.remove(64);
         mask.remove(500);
         assert!(!mask.is_full() && !mask.contains(64) && mask.contains(63) && mask.contains(65));
+        assert!(mask.contains(129) && !mask.contains(130));
     }
 }

@@ -1,4 +1,4 @@
-//! Lists of many servers → one catalog, in a fixed order [CTX-6, NAM-2, NAM-8].
+//! Lists of many servers, of every kind → one catalog, in a fixed order [CTX-6, NAM-2, NAM-8].
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::codes::Code;
 use crate::id::UpstreamName;
-use crate::wire::mcp::{HeaderParam, ToolDefinition};
+use crate::wire::mcp::{Definition, Kind};
 
-use super::name::{full_name, shown_name};
+use super::{Entry, Lists};
 
 /// What happens to `x-mcp-header` annotations of a server [R52].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,62 +22,47 @@ pub enum HeaderRule {
     Ignore,
 }
 
-/// One server's list.
+/// One server's lists.
 #[derive(Clone, Debug)]
-pub struct ServerTools {
+pub struct ServerLists {
     /// The server.
     pub server: UpstreamName,
-    /// Its tools in its own order.
-    pub tools: Arc<[ToolDefinition]>,
-    /// What its annotations mean.
+    /// What it has listed, in its own order.
+    pub lists: Lists,
+    /// What the annotations of its tools mean.
     pub headers: HeaderRule,
 }
 
-/// One tool.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// Its server.
-    pub server: UpstreamName,
-    /// The server's own name for it.
-    pub original: Arc<str>,
-    /// The name it is shown under.
-    pub shown: Arc<str>,
-    /// The full, uncut name.
-    pub full: Arc<str>,
-    /// Its definition.
-    pub definition: ToolDefinition,
-    /// The arguments that travel as headers.
-    pub header_params: Arc<[HeaderParam]>,
-}
-
-/// All tools of all servers.
+/// Everything of all servers.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    /// The tools that can be shown, in the order of the configuration, then the server's own.
+    /// What can be shown: in the order of the configuration, then of the kinds, then the server's own.
     pub entries: Vec<Arc<Entry>>,
     /// What was left out.
     pub warnings: Vec<Warning>,
 }
 
-/// A tool that was left out, or shown otherwise than its server listed it.
+/// Something that was left out, or is shown otherwise than its server listed it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Warning {
     /// Its server.
     pub server: UpstreamName,
-    /// Its original name.
-    pub tool: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Its original name or URI.
+    pub name: String,
     /// Why.
     pub why: Why,
 }
 
-/// Why a tool was left out, or shown otherwise.
+/// Why something was left out, or is shown otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Why {
-    /// Its shown name is another tool's too: both are hidden [NAM-2].
+    /// Its shown name is another's too: both are hidden [NAM-2].
     Clash {
         /// The name that both would have.
         shown: String,
-        /// The other tools: server and original name.
+        /// The others: server and original name.
         with: Vec<(UpstreamName, String)>,
     },
     /// Listed more than once with different definitions: all are hidden [NAM-8].
@@ -91,79 +76,81 @@ pub enum Why {
 impl Catalog {
     /// Merges lists; `budget` is the longest shown name.
     #[must_use]
-    pub fn merge(servers: &[ServerTools], budget: usize) -> Self {
+    pub fn merge(servers: &[ServerLists], budget: usize) -> Self {
         let mut catalog = Self::default();
-        for list in servers {
-            catalog.add(list, budget);
+        for one in servers {
+            for kind in Kind::ALL {
+                catalog.add(one, kind, budget);
+            }
         }
         catalog.hide_clashes();
         catalog.warnings.sort();
         catalog
     }
 
-    fn add(&mut self, list: &ServerTools, budget: usize) {
-        let mut firsts: HashMap<&str, &ToolDefinition> = HashMap::new();
+    /// Walks the entries of one kind.
+    pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Arc<Entry>> {
+        self.entries.iter().filter(move |entry| entry.kind == kind)
+    }
+
+    fn add(&mut self, one: &ServerLists, kind: Kind, budget: usize) {
+        let list = one.lists.of(kind);
+        let mut firsts: HashMap<&str, &Definition> = HashMap::new();
         let mut differing: HashSet<&str> = HashSet::new();
-        for tool in list.tools.iter() {
-            match firsts.get(&*tool.name) {
-                None => drop(firsts.insert(&tool.name, tool)),
-                Some(first) if equal(first, tool) => {}
-                Some(_) => drop(differing.insert(&tool.name)),
+        for definition in list.iter() {
+            match firsts.get(&*definition.name) {
+                None => drop(firsts.insert(&definition.name, definition)),
+                Some(first) if equal(first, definition) => {}
+                Some(_) => drop(differing.insert(&definition.name)),
             }
         }
         for name in &differing {
-            self.warn(&list.server, name, Why::Differs);
+            self.warn(&one.server, kind, name, Why::Differs);
         }
-        for tool in list.tools.iter() {
-            if differing.contains(&*tool.name) || firsts.remove(&*tool.name).is_none() {
+        for definition in list.iter() {
+            if differing.contains(&*definition.name) || firsts.remove(&*definition.name).is_none() {
                 continue;
             }
-            let header_params = match (&tool.header_params, list.headers) {
+            let header_params = match (&definition.header_params, one.headers) {
                 (Ok(params), HeaderRule::Check | HeaderRule::Ignore) => Arc::clone(params),
                 (Err(_), HeaderRule::Ignore) => Arc::default(),
                 (Err(why), HeaderRule::Check) => {
-                    self.warn(&list.server, &tool.name, Why::Headers(why.clone()));
+                    self.warn(&one.server, kind, &definition.name, Why::Headers(why.clone()));
                     continue;
                 }
             };
-            if !tool.has_input_schema {
-                self.warn(&list.server, &tool.name, Why::NoInputSchema);
+            if kind == Kind::Tools && !definition.has_input_schema {
+                self.warn(&one.server, kind, &definition.name, Why::NoInputSchema);
             }
-            self.entries.push(Arc::new(Entry {
-                server: list.server.clone(),
-                original: Arc::clone(&tool.name),
-                shown: Arc::from(shown_name(&list.server, &tool.name, budget)),
-                full: Arc::from(full_name(&list.server, &tool.name)),
-                definition: tool.clone(),
-                header_params,
-            }));
+            self.entries.push(Arc::new(Entry::new(&one.server, definition, header_params, budget)));
         }
     }
 
     fn hide_clashes(&mut self) {
-        let mut counts: HashMap<Arc<str>, usize> = HashMap::new();
+        let name = |entry: &Entry| (entry.kind, Arc::clone(&entry.shown));
+        let mut counts: HashMap<(Kind, Arc<str>), usize> = HashMap::new();
         for entry in &self.entries {
-            *counts.entry(Arc::clone(&entry.shown)).or_default() += 1;
+            *counts.entry(name(entry)).or_default() += 1;
         }
         let (kept, clashing) = std::mem::take(&mut self.entries)
             .into_iter()
-            .partition(|entry| counts.get(&entry.shown).is_none_or(|count| *count == 1));
+            .partition(|entry| counts.get(&name(entry)).is_none_or(|count| *count == 1));
         self.entries = kept;
         let clashing: Vec<Arc<Entry>> = clashing;
         for entry in &clashing {
-            let others = clashing.iter().filter(|other| other.shown == entry.shown && !Arc::ptr_eq(entry, other));
+            let others = clashing.iter().filter(|other| name(other) == name(entry) && !Arc::ptr_eq(entry, other));
             let with = others.map(|other| (other.server.clone(), other.original.to_string())).collect();
-            self.warn(&entry.server, &entry.original, Why::Clash { shown: entry.shown.to_string(), with });
+            self.warn(&entry.server, entry.kind, &entry.original, Why::Clash { shown: entry.shown.to_string(), with });
         }
     }
 
-    fn warn(&mut self, server: &UpstreamName, tool: &str, why: Why) {
-        self.warnings.push(Warning { server: server.clone(), tool: tool.to_owned(), why });
+    fn warn(&mut self, server: &UpstreamName, kind: Kind, name: &str, why: Why) {
+        self.warnings.push(Warning { server: server.clone(), kind, name: name.to_owned(), why });
     }
 }
 
 /// Equal definitions count once: byte for byte, or as JSON values.
-fn equal(one: &ToolDefinition, two: &ToolDefinition) -> bool {
+fn equal(one: &Definition, two: &Definition) -> bool {
     one.raw == two.raw
         || matches!(
             (serde_json::from_slice::<Value>(&one.raw), serde_json::from_slice::<Value>(&two.raw)),
@@ -183,7 +170,7 @@ impl Why {
         }
     }
 
-    /// Says whether the tool is hidden for it.
+    /// Says whether it is hidden for that.
     #[must_use]
     pub const fn hides(&self) -> bool {
         match self {
@@ -209,7 +196,7 @@ impl fmt::Display for Why {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "server '{}', tool {:?}: {}", self.server, self.tool, self.why)
+        write!(f, "server '{}', {} {:?}: {}", self.server, self.kind.noun(), self.name, self.why)
     }
 }
 
@@ -219,14 +206,21 @@ mod tests {
 
     use bytes::Bytes;
 
-    use super::{Catalog, HeaderRule, ServerTools, Why};
+    use super::{Catalog, HeaderRule, ServerLists, Why};
+    use crate::catalog::Lists;
     use crate::id::UpstreamName;
-    use crate::wire::mcp::ToolDefinition;
+    use crate::wire::mcp::{Definition, Kind};
 
-    fn list(server: &str, headers: HeaderRule, tools: &[&str]) -> ServerTools {
-        let tools: Vec<_> =
-            tools.iter().map(|text| ToolDefinition::read(Bytes::from((*text).to_owned())).unwrap()).collect();
-        ServerTools { server: UpstreamName::new(server).unwrap(), tools: Arc::from(tools), headers }
+    fn list(server: &str, headers: HeaderRule, tools: &[&str]) -> ServerLists {
+        lists(server, headers, Kind::Tools, tools)
+    }
+
+    fn lists(server: &str, headers: HeaderRule, kind: Kind, items: &[&str]) -> ServerLists {
+        let items: Vec<_> =
+            items.iter().map(|text| Definition::read(kind, Bytes::from((*text).to_owned())).unwrap()).collect();
+        let mut lists = Lists::default();
+        lists.set(kind, Arc::from(items));
+        ServerLists { server: UpstreamName::new(server).unwrap(), lists, headers }
     }
 
     fn names(catalog: &Catalog) -> Vec<&str> {
@@ -255,7 +249,7 @@ mod tests {
         );
         assert_eq!(names(&catalog), ["a__same", "a__Same", "b__same"]);
         assert_eq!(catalog.warnings.iter().filter(|warning| warning.why == Why::Differs).count(), 1);
-        assert!(catalog.warnings.iter().all(|warning| (warning.why == Why::Differs) == (warning.tool == "differs")));
+        assert!(catalog.warnings.iter().all(|warning| (warning.why == Why::Differs) == (warning.name == "differs")));
     }
 
     /// [NAM-2, FC-NAM-03]
@@ -299,5 +293,24 @@ mod tests {
             let headers: Vec<_> = catalog.entries[0].header_params.iter().map(|param| &*param.header).collect();
             assert_eq!(headers, ["A"], "{rule:?}");
         }
+    }
+
+    /// [NAM-4, NAM-8]: what is said of tools is said of every kind, and each kind has names of its own.
+    #[test]
+    fn every_kind_is_merged_alike() {
+        let rule = HeaderRule::Check;
+        let catalog = Catalog::merge(
+            &[
+                lists("a.b", rule, Kind::Tools, &[r#"{"name":"c","inputSchema":{}}"#]),
+                lists("a_b", rule, Kind::Prompts, &[r#"{"name":"c"}"#, r#"{"name":"d"}"#, r#"{"name":"d","x":1}"#]),
+                lists("a-1", rule, Kind::Resources, &[r#"{"uri":"x:y","name":"n"}"#, r#"{"name":"n","uri":"x:y"}"#]),
+                lists("a-1", rule, Kind::Templates, &[r#"{"uriTemplate":"x:{y}"}"#, r#"{"uriTemplate":"x:y"}"#]),
+            ],
+            64,
+        );
+        assert_eq!(names(&catalog), ["a_b__c", "a_b__c", "a-1+x:y", "a-1+x:{y}", "a-1+x:y"]);
+        let warning = &catalog.warnings[0];
+        assert_eq!((warning.kind, warning.name.as_str(), &warning.why), (Kind::Prompts, "d", &Why::Differs));
+        assert_eq!(catalog.warnings.len(), 1);
     }
 }

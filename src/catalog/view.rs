@@ -10,9 +10,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use crate::id::UpstreamName;
-use crate::wire::json;
-use crate::wire::jsonrpc::Edits;
-use crate::wire::mcp::{Era, ProtocolVersion, ToolDefinition};
+use crate::wire::mcp::{Era, Kind, ProtocolVersion};
 
 use super::{Catalog, Entry, Mask};
 
@@ -34,33 +32,6 @@ pub enum Shape {
     Stateless,
 }
 
-/// One page of a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// The JSON array of definitions.
-    pub tools: Bytes,
-    /// The entry the next page begins with.
-    pub next: Option<usize>,
-}
-
-/// What one audience may see.
-#[derive(Debug)]
-pub struct View {
-    entries: Vec<Shown>,
-    by_name: HashMap<Arc<str>, usize>,
-    whole: [OnceLock<Page>; 2],
-    print: OnceLock<u64>,
-}
-
-#[derive(Debug)]
-struct Shown {
-    entry: Arc<Entry>,
-    /// Under the shown name: handshake, stateless.
-    prefixed: [Bytes; 2],
-    /// Under the server's own name: handshake, stateless.
-    own: [Bytes; 2],
-}
-
 impl From<ProtocolVersion> for Shape {
     fn from(version: ProtocolVersion) -> Self {
         match version.era() {
@@ -70,112 +41,160 @@ impl From<ProtocolVersion> for Shape {
     }
 }
 
+/// One page of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The JSON array of definitions.
+    pub items: Bytes,
+    /// The entry the next page begins with.
+    pub next: Option<usize>,
+}
+
+/// What one audience may see: the entries of all kinds in one row, and a part of it for each kind.
+#[derive(Debug)]
+pub struct View {
+    entries: Vec<Arc<Entry>>,
+    shelves: [Shelf; Kind::ALL.len()],
+}
+
+/// The part of one kind.
+#[derive(Debug, Default)]
+struct Shelf {
+    range: Range<usize>,
+    by_name: HashMap<Arc<str>, usize>,
+    whole: [OnceLock<Page>; 2],
+    print: OnceLock<u64>,
+}
+
 // === impl View ===
 
 impl View {
     /// Builds the view of an audience.
     #[must_use]
     pub fn build(catalog: &Catalog, may_see: impl Fn(&Entry) -> bool) -> Self {
-        let entries: Vec<Shown> = catalog
-            .entries
-            .iter()
-            .filter(|entry| may_see(entry))
-            .map(|entry| {
-                let shown = json::quoted(&entry.shown);
-                Shown {
-                    entry: Arc::clone(entry),
-                    prefixed: shapes(&entry.definition, Some(&shown)),
-                    own: shapes(&entry.definition, None),
-                }
-            })
-            .collect();
-        let by_name =
-            entries.iter().enumerate().map(|(index, shown)| (Arc::clone(&shown.entry.shown), index)).collect();
-        Self { entries, by_name, whole: Default::default(), print: OnceLock::new() }
+        let mut entries: Vec<Arc<Entry>> = Vec::new();
+        let shelves = Kind::ALL.map(|kind| {
+            let start = entries.len();
+            entries.extend(catalog.of(kind).filter(|entry| may_see(entry)).map(Arc::clone));
+            let range = start..entries.len();
+            let added = entries.get(range.clone()).unwrap_or_default().iter();
+            let by_name = added.zip(start..).map(|(entry, index)| (Arc::clone(&entry.shown), index)).collect();
+            Shelf { range, by_name, ..Shelf::default() }
+        });
+        Self { entries, shelves }
     }
 
     /// Returns the mask with everything in it.
     #[must_use]
-    pub fn full_mask(&self) -> Mask {
+    pub const fn full_mask(&self) -> Mask {
         Mask::full(self.entries.len())
     }
 
-    /// Walks the entries.
+    /// Walks the entries of all kinds.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.entries.iter().map(|shown| &shown.entry)
+        self.entries.iter()
     }
 
-    /// Finds a tool by the name a client uses on this path; never by parsing it.
+    /// Finds what a client names on this path; never by parsing the name.
     #[must_use]
-    pub fn resolve(&self, scope: Scope<'_>, name: &str) -> Option<(usize, &Arc<Entry>)> {
-        let index = match scope {
-            Scope::All => *self.by_name.get(name)?,
-            Scope::Server(server) => {
-                self.entries.iter().position(|shown| shown.entry.server == *server && &*shown.entry.original == name)?
+    pub fn resolve(&self, scope: Scope<'_>, kind: Kind, name: &str) -> Option<(usize, &Arc<Entry>)> {
+        match scope {
+            Scope::All => {
+                let index = *self.shelf(kind).by_name.get(name)?;
+                self.entries.get(index).map(|entry| (index, entry))
             }
-        };
-        self.entries.get(index).map(|shown| (index, &shown.entry))
+            Scope::Server(server) => {
+                self.shelved(kind).find(|(_, entry)| entry.server == *server && &*entry.original == name)
+            }
+        }
     }
 
     /// Encodes a page that begins at entry `from`, up to `bytes_max` but with at least one entry.
     #[must_use]
-    pub fn page(&self, scope: Scope<'_>, shape: Shape, mask: &Mask, from: usize, bytes_max: usize) -> Page {
+    pub fn page(
+        &self,
+        (scope, kind): (Scope<'_>, Kind),
+        shape: Shape,
+        mask: &Mask,
+        from: usize,
+        bytes_max: usize,
+    ) -> Page {
         if matches!(scope, Scope::All)
             && mask.is_full()
             && from == 0
-            && let Some(whole) = self.whole.get(shape as usize)
+            && let Some(whole) = self.shelf(kind).whole.get(shape as usize)
         {
-            return whole.get_or_init(|| self.encode(scope, shape, mask, from, bytes_max)).clone();
+            return whole.get_or_init(|| self.encode((scope, kind), shape, mask, from, bytes_max)).clone();
         }
-        self.encode(scope, shape, mask, from, bytes_max)
+        self.encode((scope, kind), shape, mask, from, bytes_max)
     }
 
-    fn encode(&self, scope: Scope<'_>, shape: Shape, mask: &Mask, from: usize, bytes_max: usize) -> Page {
-        let mut tools = BytesMut::from(&b"["[..]);
-        for (index, text) in self.visible(scope, shape, mask).filter(|(index, _)| *index >= from) {
-            if tools.len() > 1 {
-                if tools.len() + text.len() + 2 > bytes_max {
-                    tools.put_u8(b']');
-                    return Page { tools: tools.freeze(), next: Some(index) };
+    fn encode(
+        &self,
+        (scope, kind): (Scope<'_>, Kind),
+        shape: Shape,
+        mask: &Mask,
+        from: usize,
+        bytes_max: usize,
+    ) -> Page {
+        let mut items = BytesMut::from(&b"["[..]);
+        for (index, text) in self.visible(scope, kind, shape, mask).filter(|(index, _)| *index >= from) {
+            if items.len() > 1 {
+                if items.len() + text.len() + 2 > bytes_max {
+                    items.put_u8(b']');
+                    return Page { items: items.freeze(), next: Some(index) };
                 }
-                tools.put_u8(b',');
+                items.put_u8(b',');
             }
-            tools.extend_from_slice(text);
+            items.extend_from_slice(text);
         }
-        tools.put_u8(b']');
-        Page { tools: tools.freeze(), next: None }
+        items.put_u8(b']');
+        Page { items: items.freeze(), next: None }
+    }
+
+    fn shelf(&self, kind: Kind) -> &Shelf {
+        let [tools, prompts, resources, templates] = &self.shelves;
+        match kind {
+            Kind::Tools => tools,
+            Kind::Prompts => prompts,
+            Kind::Resources => resources,
+            Kind::Templates => templates,
+        }
+    }
+
+    fn shelved(&self, kind: Kind) -> impl Iterator<Item = (usize, &Arc<Entry>)> {
+        let range = self.shelf(kind).range.clone();
+        let entries = self.entries.get(range.clone()).unwrap_or_default();
+        range.zip(entries)
     }
 
     fn visible<'a>(
         &'a self,
         scope: Scope<'a>,
+        kind: Kind,
         shape: Shape,
         mask: &'a Mask,
     ) -> impl Iterator<Item = (usize, &'a Bytes)> {
-        self.entries.iter().enumerate().filter(|(index, _)| mask.contains(*index)).filter_map(move |(index, shown)| {
-            let texts = match scope {
-                Scope::All => &shown.prefixed,
-                Scope::Server(server) if *server == shown.entry.server => &shown.own,
-                Scope::Server(_) => return None,
-            };
-            texts.get(shape as usize).map(|text| (index, text))
+        self.shelved(kind).filter(|(index, _)| mask.contains(*index)).filter_map(move |(index, entry)| match scope {
+            Scope::All => Some((index, entry.prefixed(shape))),
+            Scope::Server(server) => (entry.server == *server).then(|| (index, entry.own(shape))),
         })
     }
 
-    /// Returns a number that changes with what is visible: names and definitions, in order [POL-10]. Never zero.
+    /// Returns a number that changes with what is visible of a kind: names and definitions, in order [POL-10]. Never zero.
     #[must_use]
-    pub fn fingerprint(&self, scope: Scope<'_>, mask: &Mask) -> u64 {
+    pub fn fingerprint(&self, scope: Scope<'_>, kind: Kind, mask: &Mask) -> u64 {
         if matches!(scope, Scope::All) && mask.is_full() {
-            return *self.print.get_or_init(|| self.print_of(scope, mask));
+            return *self.shelf(kind).print.get_or_init(|| self.print_of(scope, kind, mask));
         }
-        self.print_of(scope, mask)
+        self.print_of(scope, kind, mask)
     }
 
-    fn print_of(&self, scope: Scope<'_>, mask: &Mask) -> u64 {
+    fn print_of(&self, scope: Scope<'_>, kind: Kind, mask: &Mask) -> u64 {
         let mut text = Vec::new();
         // Both shapes: a change that one era alone can see is a change.
         for shape in [Shape::Handshake, Shape::Stateless] {
-            for (_, definition) in self.visible(scope, shape, mask) {
+            for (_, definition) in self.visible(scope, kind, shape, mask) {
                 text.extend_from_slice(digest(&SHA256, definition).as_ref());
             }
         }
@@ -183,52 +202,6 @@ impl View {
         let first = hash.as_ref().first_chunk::<8>().map_or(1, |bytes| u64::from_be_bytes(*bytes));
         first.max(1)
     }
-}
-
-/// Encodes a definition in both shapes; one allocation where they are equal.
-fn shapes(definition: &ToolDefinition, name: Option<&Bytes>) -> [Bytes; 2] {
-    let handshake = encode(definition, name, definition.open_output_schema_at.as_ref());
-    let stateless = if definition.open_output_schema_at == definition.execution_at {
-        handshake.clone()
-    } else {
-        encode(definition, name, definition.execution_at.as_ref())
-    };
-    [handshake, stateless]
-}
-
-fn encode(definition: &ToolDefinition, name: Option<&Bytes>, without: Option<&Range<usize>>) -> Bytes {
-    let mut edits = Edits::new(definition.raw.clone());
-    if let Some(name) = name {
-        edits.replace(definition.name_at.clone(), name.clone());
-    }
-    if let Some(member) = without {
-        edits.replace(with_comma(&definition.raw, member), Bytes::new());
-    }
-    match (&definition.input_schema_at, definition.has_input_schema) {
-        (_, true) => {}
-        (Some(at), false) => {
-            edits.replace(at.clone(), Bytes::from_static(br#"{"type":"object"}"#));
-        }
-        (None, false) => {
-            let open = memchr::memchr(b'{', &definition.raw).unwrap_or(0) + 1;
-            edits.replace(open..open, Bytes::from_static(br#""inputSchema":{"type":"object"},"#));
-        }
-    }
-    edits.apply()
-}
-
-/// Widens a member's range by one neighbouring comma: the one after it, else the one before.
-fn with_comma(raw: &[u8], member: &Range<usize>) -> Range<usize> {
-    let white = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
-    let after = raw.get(member.end..).unwrap_or_default();
-    let gap = after.iter().take_while(|byte| white(byte)).count();
-    if after.get(gap) == Some(&b',') {
-        return member.start..member.end + gap + 1;
-    }
-    let before = raw.get(..member.start).unwrap_or_default();
-    let gap = before.iter().rev().take_while(|byte| white(byte)).count();
-    let comma = member.start.saturating_sub(gap + 1);
-    if before.get(comma) == Some(&b',') { comma..member.end } else { member.clone() }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::wire::bridge;
 use crate::wire::json::{self, Raw};
 use crate::wire::jsonrpc::{ErrorObject, Response};
 use crate::wire::mcp::{
-    CAPABILITIES_KEY, CLIENT_INFO_KEY, PROGRESS_TOKEN_KEY, STATELESS_LATEST, ToolDefinition, VERSION_KEY,
+    CAPABILITIES_KEY, CLIENT_INFO_KEY, Definition, Kind, PROGRESS_TOKEN_KEY, STATELESS_LATEST, VERSION_KEY,
 };
 
 use super::args::Call;
@@ -37,14 +37,14 @@ async fn local(call: &Call) -> Result<Exit, Trouble> {
     opened
         .with_local(&needed, async |local| {
             let caller = speak_for(local, principal)?;
-            let tools = local.tools(&caller).await?;
+            let tools = local.list(&caller, Kind::Tools).await?;
             let tool = tools.iter().find(|tool| *tool.name == *call.tool);
             let request = request("tools/call", &members(call, tool)?);
             let label = Label::new(&call.tool);
             let mut progress = |notification: &[u8]| label.set(&progress_words(&call.tool, notification));
             match label.spin(local.call(&caller, request, &mut progress)).await {
                 Ok(response) => show(call, &response),
-                Err(LocalError::Refused(reject)) if reject.kind == RejectKind::UnknownTool => {
+                Err(LocalError::Refused(reject)) if reject.kind == RejectKind::Unknown => {
                     Err(denied(&opened, local, principal, &call.tool, &tools).await?)
                 }
                 Err(err) => Err(err.into()),
@@ -59,7 +59,7 @@ async fn denied(
     local: &Local,
     principal: &PrincipalPlace,
     tool: &str,
-    visible: &[ToolDefinition],
+    visible: &[Definition],
 ) -> Result<Trouble, Trouble> {
     if let Some(trouble) = opened.loaded.places.server_of(tool).and_then(|place| down(local, place)) {
         return Ok(trouble);
@@ -75,7 +75,7 @@ async fn denied(
 }
 
 /// The params of the call.
-pub(super) fn members(call: &Call, tool: Option<&ToolDefinition>) -> Result<String, Trouble> {
+pub(super) fn members(call: &Call, tool: Option<&Definition>) -> Result<String, Trouble> {
     let schema = tool.and_then(|tool| tool.raw.get(tool.input_schema_at.clone()?));
     let arguments = arguments::spell(&call.arguments, schema)?;
     Ok(format!(r#""name":{},"arguments":{arguments}"#, Value::from(call.tool.as_str())))
@@ -169,10 +169,10 @@ fn placeholder(item: &Value) -> String {
 }
 
 /// Reads the definitions of a list result.
-pub(super) fn definitions(result: &Bytes) -> Vec<ToolDefinition> {
+pub(super) fn definitions(result: &Bytes) -> Vec<Definition> {
     let Some(tools) = member(result, "tools").map(|raw| result.slice_ref(raw.get())) else { return Vec::new() };
     let list = json::elements(&tools).unwrap_or_default();
-    list.into_iter().filter_map(|at| ToolDefinition::read(tools.slice(at)).ok()).collect()
+    list.into_iter().filter_map(|at| Definition::read(Kind::Tools, tools.slice(at)).ok()).collect()
 }
 
 #[cfg(test)]

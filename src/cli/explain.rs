@@ -204,7 +204,7 @@ impl View<'_> {
     /// Says that a server has never answered a list; `None` if it has.
     fn never_listed(&self, place: &ServerPlace, tool: Option<&str>) -> Option<Verdict> {
         let status = self.local.status(&place.name)?;
-        if status.tools.is_some() {
+        if status.lists.is_some() {
             return None;
         }
         let reason = Reason { words: self.down_words(place), at: place.at.clone() };

@@ -8,6 +8,7 @@ use crate::app::Local;
 use crate::config::{BundlePlace, PrincipalPlace, ServerPlace, ServerUse, Spot};
 use crate::id::UpstreamName;
 use crate::upstream::Phase;
+use crate::wire::mcp::Kind;
 
 use super::args::{Listed, Ls};
 use super::open::{Opened, block_on, open, speak_for, strip};
@@ -36,12 +37,12 @@ async fn tools(ls: &Ls, opened: &Opened) -> Result<Exit, Trouble> {
     let needed = Opened::granted(principal);
     opened
         .with_local(&needed, async |local| {
-            let tools = local.tools(&speak_for(local, principal)?).await?;
+            let tools = local.list(&speak_for(local, principal)?, Kind::Tools).await?;
             if ls.json {
                 let tools: Vec<_> = tools.iter().map(|tool| one_line(&tool.raw)).collect();
                 data(&[b"[", &tools.join(&b","[..])[..], b"]\n"].concat())?;
             } else {
-                let described = |tool: &crate::wire::mcp::ToolDefinition| {
+                let described = |tool: &crate::wire::mcp::Definition| {
                     let definition: Value = serde_json::from_slice(&tool.raw).unwrap_or_default();
                     let words = definition.get("description").and_then(Value::as_str).unwrap_or_default();
                     [tool.name.to_string(), line(words)]
@@ -89,7 +90,7 @@ struct Row<'p> {
 impl<'p> Row<'p> {
     fn of(place: &'p ServerPlace, local: &Local) -> Self {
         let status = local.status(&place.name);
-        let tools = status.as_ref().and_then(|status| status.tools.as_ref()).map(|tools| tools.len());
+        let tools = status.as_ref().and_then(|status| status.lists.as_ref()).map(|lists| lists.of(Kind::Tools).len());
         let (state, cause) = match (&place.usage, status.map(|status| status.phase)) {
             (ServerUse::Disabled(why), _) => ("disabled", Some(why.clone())),
             (ServerUse::Off(at), _) => ("off", Some(format!("enabled = false at {at}"))),

@@ -78,7 +78,7 @@ fn rows(opened: &Opened, local: &Local) -> Vec<Row> {
     let catalog = snapshot.catalog();
     let shown = catalog.entries.iter().map(|entry| row(&entry.server, &entry.original, None));
     let hidden = catalog.warnings.iter().filter(|warning| warning.why.hides());
-    let hidden = hidden.map(|warning| row(&warning.server, &warning.tool, Some(warning.why.to_string())));
+    let hidden = hidden.map(|warning| row(&warning.server, &warning.name, Some(warning.why.to_string())));
     shown.chain(hidden).collect()
 }
 

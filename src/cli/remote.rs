@@ -13,7 +13,7 @@ use crate::net::{BodyError, ClientTls, Demand, Dialer, HttpClient, ResponseBody}
 use crate::runtime::Tasks;
 use crate::secret::Secret;
 use crate::wire::jsonrpc::{self, Decoded, ErrorObject, Limits, Message, code, decode};
-use crate::wire::mcp::{ParamValue, STATELESS_LATEST, ToolDefinition, encode_value, name};
+use crate::wire::mcp::{Definition, ParamValue, STATELESS_LATEST, encode_value, name};
 use crate::wire::sse::{self, Decoder};
 
 use super::args::Call;
@@ -106,7 +106,7 @@ pub(super) async fn probe(base: &str, path: &str) -> Result<(StatusCode, String)
 
 impl Remote {
     /// Finds a tool's definition in the list, page by page.
-    async fn tool(&self, tool: &str, label: &Label) -> Result<Option<ToolDefinition>, Trouble> {
+    async fn tool(&self, tool: &str, label: &Label) -> Result<Option<Definition>, Trouble> {
         let mut cursor = String::new();
         loop {
             let response = self.ask("tools/list", request("tools/list", &cursor), &[], label, tool).await?;

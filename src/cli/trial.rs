@@ -10,7 +10,7 @@ use crate::gateway::GatewaySettings;
 use crate::id::UpstreamName;
 use crate::runtime::{self, Ready, Tasks};
 use crate::upstream::{Phase, ServerSettings, TargetSet, TargetStatus};
-use crate::wire::mcp::ToolDefinition;
+use crate::wire::mcp::{Definition, Kind};
 
 use super::confirm::End;
 
@@ -68,16 +68,17 @@ pub(super) fn trial(servers: &[ServerSettings]) -> Result<Vec<Tried>, End> {
 }
 
 fn outcome(server: &UpstreamName, status: TargetStatus) -> Result<Vec<Tool>, String> {
-    match (status.phase, status.tools) {
-        (Phase::Ready, tools) => {
-            Ok(tools.iter().flat_map(|tools| tools.iter()).map(|tool| judge(server, tool)).collect())
+    match (status.phase, status.lists) {
+        (Phase::Ready, lists) => {
+            let tools = lists.unwrap_or_default();
+            Ok(tools.of(Kind::Tools).iter().map(|tool| judge(server, tool)).collect())
         }
         (Phase::Down(cause), _) => Err(cause),
         (Phase::Starting, _) => Err(format!("did not answer within {} seconds", WAIT.as_secs())),
     }
 }
 
-fn judge(server: &UpstreamName, tool: &ToolDefinition) -> Tool {
+fn judge(server: &UpstreamName, tool: &Definition) -> Tool {
     let shown = shown_name(server, &tool.name, GatewaySettings::NAME_BUDGET);
     Tool { shown, high_risk: is_high_risk(&tool.raw) }
 }

@@ -147,7 +147,7 @@ impl From<Reject> for Trouble {
         let code = reject.code();
         let exit = match reject.kind {
             RejectKind::Draining => Exit::NotReady,
-            RejectKind::NotMapped | RejectKind::Unauthenticated | RejectKind::UnknownTool => Exit::Denied,
+            RejectKind::NotMapped | RejectKind::Unauthenticated | RejectKind::Unknown => Exit::Denied,
             RejectKind::Upstream if code == Code::ServerDown => Exit::NotReady,
             RejectKind::Busy
             | RejectKind::HeaderMismatch

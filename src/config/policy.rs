@@ -8,6 +8,7 @@ use crate::codes::Code;
 use crate::id::UpstreamName;
 use crate::limit::Own;
 use crate::policy::{Action, Decision, EmptyAllow, Pattern, Profile, Subject};
+use crate::wire::mcp::Kind;
 
 use super::error::{Diagnostic, Diagnostics, Report, Severity};
 use super::inputs::Notes;
@@ -229,7 +230,8 @@ fn expectation(name: &str, table: &Table<'_>, profile: &Profile, known: Option<&
     };
     let granted = known.map_or_else(|| found.iter().cloned().collect::<BTreeSet<_>>(), Known::all);
     let subject = Subject { granted: &granted, profile: Some(profile) };
-    let decision = found.as_ref().map(|server| subject.decide(&Action { server, shown: text, full: text }));
+    let decision =
+        found.as_ref().map(|server| subject.decide(&Action { kind: Kind::Tools, server, shown: text, full: text }));
     if decision.is_none() {
         let help = known.and_then(|known| known.hint(server));
         tool.warn("no configured server has such a tool, so it is taken for hidden", help);

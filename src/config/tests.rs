@@ -764,7 +764,13 @@ fn allowed(loaded: &Loaded) -> BTreeSet<(String, String)> {
             let server = UpstreamName::new(server).unwrap();
             for tool in ["read_file", "write_file", "list"] {
                 let name = format!("{}__{tool}", server.shown());
-                if subject.decide(&Action { server: &server, shown: &name, full: &name }) == Decision::Allow {
+                if subject.decide(&Action {
+                    kind: crate::wire::mcp::Kind::Tools,
+                    server: &server,
+                    shown: &name,
+                    full: &name,
+                }) == Decision::Allow
+                {
                     all.insert((principal.id.to_string(), name));
                 }
             }

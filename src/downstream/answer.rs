@@ -8,13 +8,16 @@ use futures_util::StreamExt as _;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use tokio::pin;
 
-use crate::exchange::{Answer, ByteStream, Event, Handler, Outcome, ReasonCode, Reject, RejectKind, ToolsPage, Unseen};
+use crate::exchange::{
+    Answer, ByteStream, Discovery, Event, Handler, ListPage, Outcome, ReasonCode, Reject, RejectKind, Unseen,
+    WatchEvent,
+};
 use crate::id::PrincipalId;
 use crate::session::Session;
 use crate::wire::bridge::{ClientSide, lift_error, lift_result, server_info};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, RequestId, Response as RpcResponse};
-use crate::wire::mcp::{Era, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY};
+use crate::wire::mcp::{Era, Kind, Kinds, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY};
 use crate::wire::sse;
 
 use super::accept::Take;
@@ -28,8 +31,8 @@ use super::stream::{self, Events};
 /// The severities of RFC 5424 in MCP's spelling, least first.
 const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// What the gateway can do for a client; the handlers serve exactly this [R32].
-pub(super) const CAPABILITIES: &str = r#"{"tools":{"listChanged":true}}"#;
+/// The method whose results may be kept.
+const READ: &str = "resources/read";
 
 /// Who asked, and what its answers must look like.
 #[derive(Clone, Debug)]
@@ -151,10 +154,10 @@ impl Asker {
     pub(super) fn render(&self, outcome: Outcome) -> Rendered {
         let Some(id) = &self.id else { return self.refuse(Refusal::from(Fault::Method)) };
         match outcome {
-            Ok(Answer::Discovery(discovery)) => Rendered::result(id, &discovered(discovery.instructions.as_deref())),
+            Ok(Answer::Discovery(discovery)) => Rendered::result(id, &discovered(&discovery)),
             Ok(Answer::Ended) => Rendered::result(id, &ended(id, self.era)),
-            Ok(Answer::Tools(page)) => {
-                Rendered { status: StatusCode::OK, parts: tools(id, page, self.era), rest: None, header: None }
+            Ok(Answer::Page(page)) => {
+                Rendered { status: StatusCode::OK, parts: listed(id, page, self.era), rest: None, header: None }
             }
             Ok(Answer::Unseen(unseen)) => {
                 let Unseen { head, length, rest } = *unseen;
@@ -191,7 +194,7 @@ impl Asker {
 
     fn lift(&self, id: &RequestId, response: &RpcResponse, from: Era) -> Rendered {
         let info = server_info();
-        let client = ClientSide { era: self.era, id, server_info: &info };
+        let client = ClientSide { era: self.era, id, server_info: &info, cacheable: self.method == READ };
         let lifted = match &response.payload {
             Payload::Result(_) => lift_result(response, from, &client).map(|parts| (StatusCode::OK, parts)),
             Payload::Error(_) => lift_error(response, &client, self.lacks(response))
@@ -221,19 +224,31 @@ impl Asker {
             Event::Done(_) => None,
             Event::Log(raw) => self.log.takes(&raw).then_some(raw),
             Event::Progress(raw) => Some(raw),
-            Event::ToolsChanged => Some(self.tools_changed()),
+            Event::Changed(kind) => Some(self.changed(kind)),
+            Event::Watch(WatchEvent::Honoured { kinds, resources }) => {
+                self.id.as_ref().map(|id| acknowledged(id, kinds, &resources))
+            }
+            Event::Watch(WatchEvent::Updated(uri)) => Some(self.updated(&uri)),
         }
     }
 
-    fn tools_changed(&self) -> Bytes {
+    fn changed(&self, kind: Kind) -> Bytes {
         match (self.era, &self.id) {
-            (Era::Stateless, Some(id)) => {
-                notification("notifications/tools/list_changed", &format!("{{{}}}", subscription(id)))
-            }
+            (Era::Stateless, Some(id)) => notification(kind.changed_method(), &format!("{{{}}}", subscription(id))),
             (Era::Stateless | Era::Legacy, _) => {
-                Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#)
+                Bytes::from(format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, kind.changed_method()))
             }
         }
+    }
+
+    fn updated(&self, uri: &str) -> Bytes {
+        let uri = json::quoted(uri);
+        let uri = String::from_utf8_lossy(&uri);
+        let meta = match (self.era, &self.id) {
+            (Era::Stateless, Some(id)) => format!(",{}", subscription(id)),
+            (Era::Stateless | Era::Legacy, _) => String::new(),
+        };
+        notification("notifications/resources/updated", &format!(r#"{{"uri":{uri}{meta}}}"#))
     }
 
     /// Spells the last message of a listen that we end; other streams just end.
@@ -267,6 +282,18 @@ pub(super) fn subscription(id: &RequestId) -> String {
     format!(r#""_meta":{{"{SUBSCRIPTION_ID_KEY}":{}}}"#, String::from_utf8_lossy(id.raw()))
 }
 
+/// Spells the first word of a listen: what of its filter is honoured [R101].
+pub(super) fn acknowledged(id: &RequestId, kinds: Kinds, resources: &[String]) -> Bytes {
+    let mut honoured: Vec<_> = kinds.iter().map(|kind| format!(r#""{}":true"#, kind.filter())).collect();
+    if !resources.is_empty() {
+        let uris: Vec<_> =
+            resources.iter().map(|uri| String::from_utf8_lossy(&json::quoted(uri)).into_owned()).collect();
+        honoured.push(format!(r#""resourceSubscriptions":[{}]"#, uris.join(",")));
+    }
+    let params = format!(r#"{{"notifications":{{{}}},{}}}"#, honoured.join(","), subscription(id));
+    notification("notifications/subscriptions/acknowledged", &params)
+}
+
 fn server_meta() -> String {
     format!(r#""{SERVER_INFO_KEY}":{}"#, String::from_utf8_lossy(&server_info()))
 }
@@ -282,10 +309,11 @@ fn ended(id: &RequestId, era: Era) -> String {
     }
 }
 
-fn discovered(instructions: Option<&str>) -> String {
-    let instructions = instructions.map(member_instructions).unwrap_or_default();
+fn discovered(discovery: &Discovery) -> String {
+    let instructions = discovery.instructions.as_deref().map(member_instructions).unwrap_or_default();
+    let capabilities = discovery.capabilities.spelled();
     format!(
-        r#"{{"resultType":"complete","supportedVersions":["{STATELESS_LATEST}"],"capabilities":{CAPABILITIES},{instructions}"ttlMs":0,"cacheScope":"private","_meta":{{{}}}}}"#,
+        r#"{{"resultType":"complete","supportedVersions":["{STATELESS_LATEST}"],"capabilities":{capabilities},{instructions}"ttlMs":0,"cacheScope":"private","_meta":{{{}}}}}"#,
         server_meta()
     )
 }
@@ -295,9 +323,10 @@ pub(super) fn member_instructions(text: &str) -> String {
     format!(r#""instructions":{},"#, String::from_utf8_lossy(&json::quoted(text)))
 }
 
-fn tools(id: &RequestId, page: ToolsPage, era: Era) -> Vec<Bytes> {
+fn listed(id: &RequestId, page: ListPage, era: Era) -> Vec<Bytes> {
     let kind = if era == Era::Stateless { r#""resultType":"complete","# } else { "" };
-    let head = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{{kind}"tools":"#, String::from_utf8_lossy(id.raw()));
+    let member = page.kind.member();
+    let head = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{{kind}"{member}":"#, String::from_utf8_lossy(id.raw()));
     let mut tail = String::new();
     if let Some(cursor) = &page.next_cursor {
         tail.push_str(&format!(r#","nextCursor":{}"#, String::from_utf8_lossy(&json::quoted(cursor))));
@@ -308,7 +337,7 @@ fn tools(id: &RequestId, page: ToolsPage, era: Era) -> Vec<Bytes> {
         tail.push_str(&format!(r#","ttlMs":{},"cacheScope":"{scope}","_meta":{{{meta}}}"#, page.ttl_ms));
     }
     tail.push_str("}}");
-    vec![Bytes::from(head), page.tools, Bytes::from(tail)]
+    vec![Bytes::from(head), page.items, Bytes::from(tail)]
 }
 
 // === impl Door ===

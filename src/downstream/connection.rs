@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -40,6 +40,8 @@ const WINDOWS: (u32, u32) = (256 << 10, 1 << 20);
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 /// How long an HTTP/2 client has to take its leave, once nothing is open.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
+/// How long an HTTP/1.1 client has at a stop, once nothing is open, for a head it has begun and an answer it still reads.
+const REST_MAX: Duration = Duration::from_secs(5);
 
 /// How much of an answer is handed to an HTTP/2 connection at once: what a client that is slow, and not stalled, takes in its
 /// time.
@@ -69,8 +71,9 @@ struct Counted(Arc<Open>);
 struct CountedBody {
     body: Body,
     open: Counted,
-    /// The tick at which the client was given its last piece and has not asked for more; 0 while it waits for us.
-    given: Arc<AtomicU32>,
+    /// Over HTTP/2, the tick at which the client was given its last piece and has not asked for more; 0 while it waits for
+    /// us.
+    given: Option<Arc<AtomicU32>>,
     /// What is left of the last piece.
     left: Bytes,
 }
@@ -116,6 +119,13 @@ impl Open {
     }
 }
 
+impl Counted {
+    /// Goes on counting until the answer has been sent.
+    fn with(self, response: Response<Body>) -> Response<CountedBody> {
+        response.map(|body| CountedBody { body, open: self, given: None, left: Bytes::new() })
+    }
+}
+
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.now.fetch_sub(1, Ordering::Relaxed);
@@ -128,6 +138,7 @@ impl http_body::Body for CountedBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         let this = self.get_mut();
+        let Some(given) = &this.given else { return Pin::new(&mut this.body).poll_frame(cx) };
         if this.left.is_empty() {
             match Pin::new(&mut this.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
@@ -136,13 +147,13 @@ impl http_body::Body for CountedBody {
                 },
                 Poll::Ready(end) => return Poll::Ready(end),
                 Poll::Pending => {
-                    this.given.store(0, Ordering::Relaxed);
+                    given.store(0, Ordering::Relaxed);
                     return Poll::Pending;
                 }
             }
         }
         // Over HTTP/2 no more is asked for while the client has closed its window, and its connection writes on.
-        this.given.store(this.open.0.now_tick(), Ordering::Relaxed);
+        given.store(this.open.0.now_tick(), Ordering::Relaxed);
         let piece = this.left.split_to(this.left.len().min(PIECE_BYTES));
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
@@ -195,9 +206,11 @@ impl<H: Handler> Door<H> {
     }
 
     async fn serve_one(self: &Arc<Self>, stream: HttpStream, reach: Reach) -> hyper::Result<()> {
+        let open = Arc::new(Open::default());
+        let still = Arc::clone(&open);
         let service = service_fn(|request| {
-            let door = Arc::clone(self);
-            async move { Ok::<_, Infallible>(door.serve(request, reach).await) }
+            let (door, counted) = (Arc::clone(self), open.begin());
+            async move { Ok::<_, Infallible>(counted.with(door.serve(request, reach).await)) }
         });
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -214,7 +227,12 @@ impl<H: Handler> Door<H> {
                 ended = served.as_mut() => ended,
                 () = self.drain.started() => {
                     served.as_mut().graceful_shutdown();
-                    served.await
+                    tokio::select! {
+                        biased;
+                        ended = served.as_mut() => ended,
+                        // A head that does not come to its end.
+                        () = unused(&still, REST_MAX) => Ok(()),
+                    }
                 }
             }
         });
@@ -231,8 +249,8 @@ impl<H: Handler> Door<H> {
                 } else {
                     door.serve(request, reach).await
                 };
-                let given = counted.0.answer();
-                Ok::<_, Infallible>(response.map(|body| CountedBody { body, open: counted, given, left: Bytes::new() }))
+                let given = Some(counted.0.answer());
+                Ok::<_, Infallible>(counted.with(response).map(|body| CountedBody { given, ..body }))
             }
         });
         let header_bytes = u32::try_from(self.settings.header_bytes_max).unwrap_or(u32::MAX);

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Response};
 
 use crate::exchange::{
-    Answer, Call, Caller as _, ClientFacts, Event, Exchange, Handler, Owner, OwnerKey, ReasonCode, Reject, RejectKind,
-    Told,
+    Answer, Call, Caller as _, ClientFacts, Discovery, Event, Exchange, Handler, Owner, OwnerKey, ReasonCode, Reject,
+    RejectKind, Told,
 };
 use crate::session::{NewSession, Session, SessionError};
 use crate::wire::bridge::server_info;
@@ -15,7 +15,7 @@ use crate::wire::json::{self, Raw};
 use crate::wire::jsonrpc::{Params, Request};
 use crate::wire::mcp::{Era, ProtocolVersion, name};
 
-use super::answer::{CAPABILITIES, Rendered, invalid, member_instructions};
+use super::answer::{Rendered, invalid, member_instructions};
 use super::body::Body;
 use super::post::Visit;
 use super::respond::{Fault, Refusal};
@@ -61,15 +61,15 @@ impl<H: Handler> Door<H> {
             call: Call::Discover,
         };
         let mut running = Running::new(self.handler.call(visit.caller.clone(), exchange));
-        let instructions = loop {
+        let discovery = loop {
             match running.next().await {
-                Some(Event::Done(Ok(Answer::Discovery(found)))) => break found.instructions,
+                Some(Event::Done(Ok(Answer::Discovery(found)))) => break found,
                 Some(Event::Done(Ok(
-                    Answer::Ended | Answer::Tools(_) | Answer::Unseen(_) | Answer::Upstream { .. },
+                    Answer::Ended | Answer::Page(_) | Answer::Unseen(_) | Answer::Upstream { .. },
                 )))
-                | None => break None,
+                | None => break Discovery::default(),
                 Some(Event::Done(Err(reject))) => return Err(rejected(reject)),
-                Some(Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => {}
+                Some(Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => {}
             }
         };
         let told = Told::new(visit.caller.seen(&visit.endpoint));
@@ -78,11 +78,12 @@ impl<H: Handler> Door<H> {
             .sessions
             .create(NewSession { principal, endpoint, client, told })
             .map_err(|err| rejected(no_session(err)))?;
-        let instructions = instructions.as_deref().map(member_instructions).unwrap_or_default();
+        let instructions = discovery.instructions.as_deref().map(member_instructions).unwrap_or_default();
+        let capabilities = discovery.capabilities.spelled();
         let info = server_info();
         let info = String::from_utf8_lossy(&info);
         let result = format!(
-            r#"{{"protocolVersion":"{version}","capabilities":{CAPABILITIES},{instructions}"serverInfo":{info}}}"#
+            r#"{{"protocolVersion":"{version}","capabilities":{capabilities},{instructions}"serverInfo":{info}}}"#
         );
         Ok((session, Rendered::result(&request.id, &result)))
     }

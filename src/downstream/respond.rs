@@ -93,7 +93,7 @@ impl Refusal {
     pub(super) fn of_reject(reject: Reject, era: Era) -> Self {
         let (status, code) = match (reject.kind, era) {
             (RejectKind::Busy, _) => (StatusCode::TOO_MANY_REQUESTS, code::RATE),
-            (RejectKind::InvalidParams | RejectKind::UnknownTool, _) => (StatusCode::OK, code::INVALID_PARAMS),
+            (RejectKind::InvalidParams | RejectKind::Unknown, _) => (StatusCode::OK, code::INVALID_PARAMS),
             (RejectKind::HeaderMismatch, _) => (StatusCode::BAD_REQUEST, code::HEADER_MISMATCH),
             (RejectKind::Limit, _) => (StatusCode::OK, code::LIMIT),
             (RejectKind::TooMany, _) => (StatusCode::SERVICE_UNAVAILABLE, code::TOO_MANY_SESSIONS),
@@ -281,7 +281,7 @@ mod tests {
             (RejectKind::NotMapped, 403, -31005),
             (RejectKind::TooMany, 503, -31002),
             (RejectKind::Unauthenticated, 401, -31005),
-            (RejectKind::UnknownTool, 200, -32602),
+            (RejectKind::Unknown, 200, -32602),
             (RejectKind::Upstream, 200, -32603),
             (RejectKind::UpstreamTimeout, 200, -32603),
         ];

@@ -130,7 +130,7 @@ impl<H: Handler> Door<H> {
         };
         // From here on it is the holder of the stream that lets the call go on.
         let Some((survive, call)) = running.take_survive() else { return plain(running, asker, first) };
-        let Some(kept) = session.keep(id, call.params.name.clone()) else {
+        let Some(kept) = session.keep(id, (call.params.kind, call.params.name.clone())) else {
             return plain(running.surviving(survive, call), asker, first);
         };
         let (primer, number) = kept.begin(Box::pin(Spoken::new(running, asker, first)), priming);
@@ -139,7 +139,11 @@ impl<H: Handler> Door<H> {
 
     /// Answers a GET that names the last event its client has read: with what came after it, and then with what comes.
     pub(super) fn resume(&self, visit: &Visit<H::Caller>, session: &Session, event_id: &str) -> Response<Body> {
-        let found = session.kept(event_id).filter(|(kept, _)| visit.caller.may_call(&visit.endpoint, kept.tool()));
+        let may = |kept: &Kept| {
+            let (kind, name) = kept.target();
+            visit.caller.may_call(&visit.endpoint, kind, name)
+        };
+        let found = session.kept(event_id).filter(|(kept, _)| may(kept));
         let Some((kept, after)) = found else { return visit.refuse(Fault::EventUnknown, None) };
         let Some((missed, number)) = kept.resume(after) else { return visit.refuse(Fault::EventUnknown, None) };
         Events::held(Driver { kept, number, survive: self.survive() }, missed, self.settings.keep_alive).respond()

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::sync::Semaphore;
 
-use crate::exchange::{Event, EventStream, Reject, RejectKind, Reply, ReplyBody, ToolCall};
+use crate::exchange::{Event, EventStream, Reject, RejectKind, Reply, ReplyBody, ServerCall};
 use crate::runtime::{Stop, Tasks};
 
 type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -18,7 +18,7 @@ type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A call that runs.
 pub(super) struct Running {
     inner: Option<Inner>,
-    survive: Option<(Survive, Arc<ToolCall>)>,
+    survive: Option<(Survive, Arc<ServerCall>)>,
 }
 
 /// Where an unfinished call goes when its holder is gone.
@@ -90,13 +90,13 @@ impl Running {
     }
 
     /// Lets the call go on without its holder.
-    pub(super) fn surviving(mut self, survive: Survive, call: Arc<ToolCall>) -> Self {
+    pub(super) fn surviving(mut self, survive: Survive, call: Arc<ServerCall>) -> Self {
         self.survive = Some((survive, call));
         self
     }
 
     /// Takes back that the call goes on without its holder: what it needs for that, and what is called.
-    pub(super) const fn take_survive(&mut self) -> Option<(Survive, Arc<ToolCall>)> {
+    pub(super) const fn take_survive(&mut self) -> Option<(Survive, Arc<ServerCall>)> {
         self.survive.take()
     }
 

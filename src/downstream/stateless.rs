@@ -8,13 +8,16 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 
 use crate::exchange::{
-    Call, ClientFacts, Exchange, Handler, Listen, Owner, OwnerKey, ReasonCode, Reject, RejectKind, Told, ToolCall,
+    Call, ClientFacts, Exchange, Handler, Listen, Owner, OwnerKey, ReasonCode, Reject, RejectKind, ServerCall, Told,
+    WATCHED_MAX, Watching,
 };
 use crate::wire::json;
-use crate::wire::jsonrpc::{Message, Params, Request, RequestId};
-use crate::wire::mcp::{CallParams, Era, Method, ProtocolVersion, RequestMeta, Target, ToolError, decode_value, name};
+use crate::wire::jsonrpc::{Message, Params, Request};
+use crate::wire::mcp::{
+    CallParams, Era, Kind, Kinds, Method, ParamsError, ProtocolVersion, RequestMeta, Target, decode_value, name,
+};
 
-use super::answer::{Asker, Log, invalid, notification, subscription};
+use super::answer::{Asker, Log, acknowledged, invalid};
 use super::body::Body;
 use super::post::{Single, Visit};
 use super::respond::{Fault, Refusal, bare};
@@ -39,8 +42,10 @@ pub(super) struct Opened {
     pub(super) running: Running,
     /// Who asked.
     pub(super) asker: Asker,
-    /// What a listen begins with.
+    /// What a listen begins with; where it asks for resources, the hall says it.
     pub(super) first: Option<Bytes>,
+    /// It is a listen: its answer is a stream.
+    pub(super) listens: bool,
 }
 
 // === impl Door ===
@@ -62,8 +67,8 @@ impl<H: Handler> Door<H> {
         };
         let id = request.id.clone();
         match self.open_stateless(visit, request, meta, Mirror::Headers) {
-            Ok(Opened { running, asker, first: None }) => self.answer(running, asker, visit.take, None).await,
-            Ok(Opened { running, asker, first }) if visit.take.events() => self.stream(running, asker, first).await,
+            Ok(Opened { running, asker, listens: false, .. }) => self.answer(running, asker, visit.take, None).await,
+            Ok(Opened { running, asker, first, .. }) if visit.take.events() => self.stream(running, asker, first).await,
             Ok(Opened { .. }) => visit.refuse(Fault::NotAcceptable, Some(id)),
             Err(refusal) => visit.refuse(refusal, Some(id)),
         }
@@ -81,7 +86,10 @@ impl<H: Handler> Door<H> {
         mirror: Mirror,
     ) -> Checked<Opened> {
         let (method, call, asker, client) = self.checked(visit, request, meta, mirror)?;
-        let tools = matches!(&call, Call::Listen(listen) if listen.tools);
+        let kinds = match &call {
+            Call::Listen(listen) if listen.resources.is_empty() => Some(listen.kinds),
+            Call::Discover | Call::List { .. } | Call::Listen(_) | Call::ToServer(_) | Call::Watch { .. } => None,
+        };
         let exchange = Exchange {
             endpoint: visit.endpoint.clone(),
             client,
@@ -91,11 +99,12 @@ impl<H: Handler> Door<H> {
         let running = Running::new(self.handler.call(visit.caller.clone(), exchange));
         Ok(match (method, &asker.id) {
             (Method::SubscriptionsListen, Some(id)) => {
-                let first = Some(acknowledged(id, tools));
+                let first = kinds.map(|kinds| acknowledged(id, kinds, &[]));
                 let drain = self.drain.clone();
-                Opened { running: running.stopped_when(async move { drain.started().await }), asker, first }
+                let running = running.stopped_when(async move { drain.started().await });
+                Opened { running, asker, first, listens: true }
             }
-            _ => Opened { running, asker, first: None },
+            _ => Opened { running, asker, first: None, listens: false },
         })
     }
 
@@ -138,12 +147,6 @@ fn rejected(reject: Reject) -> Refusal {
     Refusal::of_reject(reject, Era::Stateless)
 }
 
-fn acknowledged(id: &RequestId, tools: bool) -> Bytes {
-    let honoured = if tools { r#"{"toolsListChanged":true}"# } else { "{}" };
-    let params = format!(r#"{{"notifications":{honoured},{}}}"#, subscription(id));
-    notification("notifications/subscriptions/acknowledged", &params)
-}
-
 /// Checks the standard headers against the body [R4-R11].
 fn check_headers<C>(visit: &Visit<C>, request: &Request, version: &str) -> Checked<()> {
     let mismatch =
@@ -157,7 +160,7 @@ fn check_headers<C>(visit: &Visit<C>, request: &Request, version: &str) -> Check
     let key = match Method::from_name(&request.method).map_or(Target::None, |method| method.spec().target) {
         Target::Name => "name",
         Target::Uri => "uri",
-        Target::None => return Ok(()),
+        Target::None | Target::Ref => return Ok(()),
     };
     let twice = |err: json::JsonError| Refusal::from(Fault::Meta(err.to_string()));
     let target = request.params.as_deref().map(|params| params.get(key)).transpose().map_err(twice)?.flatten();
@@ -182,12 +185,13 @@ fn call_of<C: crate::exchange::Caller>(
 ) -> Checked<Call> {
     match method {
         Method::Discover => Ok(Call::Discover),
-        Method::ToolsList => {
+        Method::PromptsList | Method::ResourcesList | Method::ResourcesTemplatesList | Method::ToolsList => {
+            let kind = method.spec().lists.unwrap_or(Kind::Tools);
             let cursor = cursor_of(request.params.as_deref()).map_err(rejected)?;
-            Ok(Call::ListTools { cursor, told: Told::default() })
+            Ok(Call::List { kind, cursor, told: Told::default() })
         }
-        Method::ToolsCall => {
-            let params = call_params(&request).map_err(|(status, words)| match status {
+        Method::CompletionComplete | Method::PromptsGet | Method::ResourcesRead | Method::ToolsCall => {
+            let params = call_params(method, &request).map_err(|(status, words)| match status {
                 StatusCode::BAD_REQUEST => Refusal::from(Fault::Meta(words)),
                 _ => rejected(invalid(words)),
             })?;
@@ -195,24 +199,18 @@ fn call_of<C: crate::exchange::Caller>(
                 Mirror::Headers => Some(param_headers(visit)?),
                 Mirror::Nothing => None,
             };
-            Ok(Call::CallTool(Arc::new(ToolCall { request, params, meta, param_headers })))
+            Ok(Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers })))
         }
         Method::SubscriptionsListen => {
-            let tools = wants_tools(request.params.as_deref())
-                .ok_or_else(|| rejected(invalid("'notifications' must say what is listened for")))?;
+            let (kinds, resources) = wanted(request.params.as_deref()).map_err(|words| rejected(invalid(words)))?;
+            let kinds = kinds.and(visit.caller.capabilities(&visit.endpoint).tells);
             let told = Told::new(visit.caller.seen(&visit.endpoint));
-            Ok(Call::Listen(Listen { tools, told, own: true }))
+            Ok(Call::Listen(Listen { kinds, told, own: true, resources, watching: Watching::default() }))
         }
-        Method::CompletionComplete
-        | Method::Initialize
+        Method::Initialize
         | Method::LoggingSetLevel
         | Method::Ping
-        | Method::PromptsGet
-        | Method::PromptsList
-        | Method::ResourcesList
-        | Method::ResourcesRead
         | Method::ResourcesSubscribe
-        | Method::ResourcesTemplatesList
         | Method::ResourcesUnsubscribe => Err(Fault::Method.into()),
     }
 }
@@ -232,10 +230,10 @@ fn param_headers<C>(visit: &Visit<C>) -> Checked<Vec<(String, String)>> {
 }
 
 /// Reads the params of a call; a key that stands twice is worth a 400 [R11].
-pub(super) fn call_params(request: &Request) -> Result<CallParams, (StatusCode, String)> {
-    let params = request.params.as_deref().ok_or_else(|| (StatusCode::OK, ToolError::Name.to_string()))?;
-    CallParams::read(params).map_err(|err| {
-        let status = if matches!(err, ToolError::Malformed(_)) { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+pub(super) fn call_params(method: Method, request: &Request) -> Result<CallParams, (StatusCode, String)> {
+    let params = request.params.as_deref().ok_or_else(|| (StatusCode::OK, "'params' are missing".to_owned()))?;
+    CallParams::read(method, params).map_err(|err| {
+        let status = if matches!(err, ParamsError::Malformed(_)) { StatusCode::BAD_REQUEST } else { StatusCode::OK };
         (status, err.to_string())
     })
 }
@@ -251,11 +249,30 @@ pub(super) fn cursor_of(params: Option<&Params>) -> Result<Option<String>, Rejec
     }
 }
 
-fn wants_tools(params: Option<&Params>) -> Option<bool> {
-    let filter = json::members(params?.get("notifications").ok()??.get()).ok()?;
-    match filter.get("toolsListChanged").ok()?.map(json::Raw::get) {
-        Some(b"true") => Some(true),
-        None | Some(b"false") => Some(false),
-        Some(_) => None,
+/// Reads which changes a subscription asks for: of which lists, and of which resources.
+///
+/// # Errors
+/// What is wrong, for the client.
+fn wanted(params: Option<&Params>) -> Result<(Kinds, Vec<String>), String> {
+    const WORDS: &str = "'notifications' must say what is listened for";
+    let filter = params.and_then(|params| params.get("notifications").ok()?).map(|filter| json::members(filter.get()));
+    let Some(Ok(filter)) = filter else { return Err(WORDS.to_owned()) };
+    let get = |key| filter.get(key).map_err(|err| err.to_string());
+    let mut wanted = Kinds::NONE;
+    for kind in Kind::TOLD {
+        match get(kind.filter())?.map(json::Raw::get) {
+            Some(b"true") => wanted = wanted.with(kind),
+            None | Some(b"false") => {}
+            Some(_) => return Err(WORDS.to_owned()),
+        }
     }
+    let resources: Vec<String> = match get("resourceSubscriptions")? {
+        None => Vec::new(),
+        Some(uris) => serde_json::from_slice(uris.get())
+            .map_err(|_| "'resourceSubscriptions' must be a list of URIs".to_owned())?,
+    };
+    if resources.len() > WATCHED_MAX {
+        return Err(format!("'resourceSubscriptions' names more than {WATCHED_MAX} resources"));
+    }
+    Ok((wanted, resources))
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::id::PrincipalId;
 use crate::identity::Credential;
+use crate::wire::mcp::{Capabilities, Kind};
 
-use super::{Endpoint, Exchange, Reject, Reply};
+use super::{Endpoint, Exchange, Reject, Reply, Seen};
 
 /// Who stands behind a request, as the hall found out. Holds the one snapshot of this exchange.
 pub trait Caller: Clone + Send + Sync + 'static {
@@ -16,12 +17,15 @@ pub trait Caller: Clone + Send + Sync + 'static {
     /// Says whether this principal is connected to what the path names [NAM-5].
     fn serves(&self, endpoint: &Endpoint) -> bool;
 
-    /// Says whether this principal may call a tool now, by the name a client uses on this path: what a server has said of
-    /// it is kept for those alone [CFG-4].
-    fn may_call(&self, endpoint: &Endpoint, tool: &str) -> bool;
+    /// Returns what the gateway can do for this principal there.
+    fn capabilities(&self, endpoint: &Endpoint) -> Capabilities;
 
-    /// Returns the fingerprint of what this principal sees there now, for a new session's [`super::Told`].
-    fn seen(&self, endpoint: &Endpoint) -> u64;
+    /// Says whether this principal may make a call now, by the name that a client uses on this path: what a server has said
+    /// in answer to it is kept for those alone [CFG-4].
+    fn may_call(&self, endpoint: &Endpoint, kind: Kind, name: &str) -> bool;
+
+    /// Returns the fingerprints of what this principal sees there now, for a new session's [`super::Told`].
+    fn seen(&self, endpoint: &Endpoint) -> Seen;
 }
 
 /// The hall as a door sees it.

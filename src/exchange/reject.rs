@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::codes::Code;
 use crate::policy::Denial;
+use crate::wire::mcp::Kind;
 
 /// What kind of refusal this is. Closed: a new kind must be answered in `downstream::respond`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,8 +30,8 @@ pub enum RejectKind {
     TooMany,
     /// No or a wrong credential: 401.
     Unauthenticated,
-    /// A tool that is unknown, hidden, or on a server not granted: one answer for all [POL-11].
-    UnknownTool,
+    /// A tool, prompt or resource that is unknown, hidden, or on a server not granted: one answer for all [POL-11].
+    Unknown,
     /// The server is down, died, answered rubbish, or asks for what cannot be carried.
     Upstream,
     /// The server did not answer in time.
@@ -201,10 +202,15 @@ impl Reject {
         self
     }
 
-    /// The one answer for a tool that is unknown, hidden or not granted [POL-11]; only the reason differs.
+    /// The one answer for what is unknown, hidden or not granted [POL-11]; only the reason differs.
     #[must_use]
-    pub fn unknown_tool(reason: ReasonCode) -> Self {
-        Self::client(RejectKind::UnknownTool, "Unknown tool", reason)
+    pub fn unknown(kind: Kind, reason: ReasonCode) -> Self {
+        let words = match kind {
+            Kind::Tools => "Unknown tool",
+            Kind::Prompts => "Unknown prompt",
+            Kind::Resources | Kind::Templates => "Unknown resource",
+        };
+        Self::client(RejectKind::Unknown, words, reason)
     }
 }
 

@@ -10,7 +10,7 @@ use futures_core::Stream;
 
 use crate::limit::Permit;
 use crate::wire::jsonrpc::Response;
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Capabilities, Era, Kind, Kinds};
 
 use super::{Reject, Retry};
 
@@ -30,8 +30,8 @@ pub enum Answer {
     Discovery(Discovery),
     /// A listen has ended in order.
     Ended,
-    /// A page of tools.
-    Tools(ToolsPage),
+    /// A page of a list.
+    Page(ListPage),
     /// A server's own answer, which nobody looks at; it is a JSON text in the client's era.
     Unseen(Box<Unseen>),
     /// A server's own answer, raw, with the era it was spoken in.
@@ -62,15 +62,19 @@ impl fmt::Debug for Unseen {
 /// What `server/discover` answers beyond the door's own facts.
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
+    /// What the gateway can do for this client; the handlers serve exactly this [R32].
+    pub capabilities: Capabilities,
     /// Instructions for the client's model, if any.
     pub instructions: Option<String>,
 }
 
-/// One page of `tools/list`, ready-encoded.
+/// One page of a list, ready-encoded.
 #[derive(Clone, Debug)]
-pub struct ToolsPage {
+pub struct ListPage {
+    /// What is listed.
+    pub kind: Kind,
     /// The JSON array of definitions.
-    pub tools: Bytes,
+    pub items: Bytes,
     /// The sealed cursor of the next page.
     pub next_cursor: Option<String>,
     /// How long the page may be kept, in milliseconds.
@@ -82,14 +86,30 @@ pub struct ToolsPage {
 /// Something on the way to the outcome.
 #[derive(Debug)]
 pub enum Event {
+    /// What is visible of a kind has changed (listen only).
+    Changed(Kind),
     /// The outcome; nothing follows.
     Done(Outcome),
     /// A whole `notifications/message`, as the server sent it.
     Log(Bytes),
     /// A whole `notifications/progress` with the client's own token.
     Progress(Bytes),
-    /// The visible tools have changed (listen only).
-    ToolsChanged,
+    /// What is said of watched resources (listen only).
+    Watch(WatchEvent),
+}
+
+/// What is said of watched resources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchEvent {
+    /// What is listened to, of all that was asked for: the first word of a listen for resources.
+    Honoured {
+        /// The lists.
+        kinds: Kinds,
+        /// The resources.
+        resources: Vec<String>,
+    },
+    /// A resource has changed; by the client's URI.
+    Updated(String),
 }
 
 /// What the hall returns.

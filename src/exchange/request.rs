@@ -8,7 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::id::{PrincipalId, UpstreamName};
 use crate::wire::jsonrpc::Request;
-use crate::wire::mcp::{CallParams, Features, HeaderParam, ProtocolVersion, RequestMeta};
+
+use super::Watching;
+use crate::wire::mcp::{CallParams, Features, HeaderParam, Kind, Kinds, ProtocolVersion, RequestMeta};
 
 /// What a path names [NAM-5].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -66,65 +68,92 @@ pub enum OwnerKey {
 /// What is asked.
 #[derive(Debug)]
 pub enum Call {
-    /// `tools/call`.
-    CallTool(Arc<ToolCall>),
     /// `server/discover`, and the facts of `initialize`.
     Discover,
-    /// A stream of list changes: `subscriptions/listen`, or a legacy session's GET.
-    Listen(Listen),
-    /// `tools/list`.
-    ListTools {
+    /// A list, answered from the view.
+    List {
+        /// What is listed.
+        kind: Kind,
         /// The cursor as the client sent it.
         cursor: Option<String>,
         /// Takes note of what this client has been shown.
         told: Told,
     },
+    /// A stream of list changes: `subscriptions/listen`, or a legacy session's GET.
+    Listen(Listen),
+    /// `resources/subscribe`.
+    Watch {
+        /// The resource.
+        uri: String,
+        /// Where its updates go.
+        watching: Watching,
+    },
+    /// A request that one server answers: `tools/call`, `prompts/get`, `resources/read`, `completion/complete`.
+    ToServer(Arc<ServerCall>),
 }
 
 /// What a listener wants.
 #[derive(Clone, Debug)]
 pub struct Listen {
-    /// Wants to hear of changed tools.
-    pub tools: bool,
+    /// Which kinds it wants to hear of. A change of templates is told as one of resources.
+    pub kinds: Kinds,
     /// What the client knows.
     pub told: Told,
     /// What is told moves it: it is this listener's own, and no list does.
     pub own: bool,
+    /// The resources it wants to hear of, where it says so itself.
+    pub resources: Vec<String>,
+    /// The resources that its client watches, and what has changed of them.
+    pub watching: Watching,
 }
 
-/// The fingerprint of the visible set that a client has listed last, or could see when its session began [POL-10]. A
-/// listener without a session has one of its own, which what it is told moves.
+/// The fingerprints of what is visible at a moment, one for each kind [POL-10].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen(pub [u64; Kind::ALL.len()]);
+
+/// The fingerprints of the visible sets that a client has listed last, or could see when its session began [POL-10]. A
+/// listener without a session has its own, which what it is told moves.
 ///
-/// A change is pending exactly if it differs from the present one: no bit is stored that could be wrong, and what was
+/// A change is pending exactly if one differs from the present one: no bit is stored that could be wrong, and what was
 /// written to a stream that is dead already is told again on the next.
 #[derive(Clone, Debug, Default)]
-pub struct Told(Arc<AtomicU64>);
+pub struct Told(Arc<[AtomicU64; Kind::ALL.len()]>);
 
 impl Told {
     /// Starts from what the client can see now.
     #[must_use]
-    pub fn new(fingerprint: u64) -> Self {
-        Self(Arc::new(AtomicU64::new(fingerprint)))
+    pub fn new(seen: Seen) -> Self {
+        Self(Arc::new(seen.0.map(AtomicU64::new)))
     }
 
-    /// Takes note of what the client has listed.
-    pub fn update(&self, fingerprint: u64) {
-        self.0.store(fingerprint, Ordering::Release);
+    /// Takes note of what the client has listed, or was told of.
+    pub fn update(&self, kind: Kind, fingerprint: u64) {
+        if let Some(cell) = self.0.get(kind.index()) {
+            cell.store(fingerprint, Ordering::Release);
+        }
     }
 
-    /// Returns what the client has listed.
+    /// Returns what the client knows.
     #[must_use]
-    pub fn fingerprint(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+    pub fn seen(&self) -> Seen {
+        Seen(std::array::from_fn(|index| self.0.get(index).map_or(0, |cell| cell.load(Ordering::Acquire))))
     }
 }
 
-/// A `tools/call` as received.
+impl Seen {
+    /// Returns the fingerprint of one kind.
+    #[must_use]
+    pub fn of(&self, kind: Kind) -> u64 {
+        self.0.get(kind.index()).copied().unwrap_or_default()
+    }
+}
+
+/// A request that one server answers, as received.
 #[derive(Clone, Debug)]
-pub struct ToolCall {
+pub struct ServerCall {
     /// The whole request.
     pub request: Request,
-    /// Its params.
+    /// Its params, and the method they are of.
     pub params: CallParams,
     /// Its `_meta`.
     pub meta: RequestMeta,
@@ -137,8 +166,8 @@ pub struct ToolCall {
 #[derive(Clone, Debug)]
 pub struct UpstreamCall {
     /// The call as received.
-    pub call: Arc<ToolCall>,
-    /// The server's own name for the tool.
+    pub call: Arc<ServerCall>,
+    /// The server's own name for what is named, or its URI.
     pub original: Arc<str>,
     /// The same as JSON text, as the server spells it.
     pub original_spelled: Bytes,

@@ -95,8 +95,8 @@ async fn a_call_over_its_rate_is_refused_until_the_time_it_says() {
     assert_eq!((refusal.kind, refusal.reason), (RejectKind::Busy, ReasonCode::RateLimited));
     assert_eq!(refusal.retry, Retry::After(Duration::from_secs(30)));
     assert_eq!(refusal.public, "Too many calls of 'one__quick': at most 2/min. Try again in 30 s");
-    assert_eq!(hall.refused("key1", "one__quick").await.kind, RejectKind::UnknownTool);
-    assert_eq!(hall.refused("key0", "one__none").await.kind, RejectKind::UnknownTool);
+    assert_eq!(hall.refused("key1", "one__quick").await.kind, RejectKind::Unknown);
+    assert_eq!(hall.refused("key0", "one__none").await.kind, RejectKind::Unknown);
     assert_eq!(hall.reached(), 2);
     hall.clock.advance(Duration::from_secs(30));
     assert!(done(hall.call("key0", "one__quick").await).0.is_ok());
@@ -171,7 +171,7 @@ async fn a_wait_has_an_end() {
     hidden.principals.clear();
     hall.gateway.replace(Arc::new(hidden), Arc::clone(&hall.targets));
     let (answer, _guards) = done(waiting.await);
-    assert_eq!(answer.unwrap_err().kind, RejectKind::UnknownTool);
+    assert_eq!(answer.unwrap_err().kind, RejectKind::Unknown);
     drop(guards);
     assert_eq!(hall.load(), (0, 0));
 }

@@ -26,8 +26,8 @@ pub(super) struct Authorized {
 /// Asks policy; the only way to a [`Permitted`] call.
 pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authorized, Reject> {
     let request_state = open_state(gateway, &resolved)?;
-    let Resolved { caller, entry, call, client, owner } = resolved;
-    let action = Action { server: &entry.server, shown: &entry.shown, full: &entry.full };
+    let Resolved { caller, entry, call, client, owner, own_names: _ } = resolved;
+    let action = Action { kind: entry.kind, server: &entry.server, shown: &entry.shown, full: &entry.full };
     let upstream = UpstreamCall {
         call,
         original: Arc::clone(&entry.original),
@@ -38,9 +38,10 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
         principal: caller.principal().clone(),
         request_state,
     };
-    let call = caller.subject().decide(&action).permit(upstream).map_err(|why| Reject::unknown_tool(why.into()))?;
+    let call =
+        caller.subject().decide(&action).permit(upstream).map_err(|why| Reject::unknown(entry.kind, why.into()))?;
     let server = caller.snapshot().targets().get(&entry.server);
-    let server = Arc::clone(server.ok_or_else(|| Reject::unknown_tool(ReasonCode::Unknown))?);
+    let server = Arc::clone(server.ok_or_else(|| Reject::unknown(entry.kind, ReasonCode::Unknown))?);
     let limits = Some(caller.snapshot().limits()).filter(|limits| limits.limits_calls()).cloned();
     Ok(Authorized { server, call, standing: Standing::of(&caller, entry), limits })
 }

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::catalog::{Catalog, Mask, Scope, View};
-use crate::exchange::{Caller, Endpoint, ReasonCode, Reject, RejectKind};
+use crate::exchange::{Caller, Endpoint, ReasonCode, Reject, RejectKind, Seen};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::{ApiKeyHash, Credential};
 use crate::policy::Subject;
-use crate::upstream::TargetSet;
+use crate::upstream::{Server, TargetSet, TargetStatus};
+use crate::wire::mcp::{Capabilities, Kind, Kinds};
 
 use super::snapshot::Audience;
-use super::{Auth, Gateway, Snapshot};
+use super::{Auth, Gateway, Snapshot, resolve};
 
 /// The principal that `auth = "none"` makes of every caller.
 const LOCAL: &str = "local";
@@ -122,8 +123,24 @@ impl Identified {
         self.audience.subject()
     }
 
-    pub(super) fn why_hidden(&self, endpoint: &Endpoint, name: &str) -> ReasonCode {
-        self.snapshot.why_hidden(&self.subject(), scope(endpoint), name)
+    pub(super) fn fingerprint(&self, endpoint: &Endpoint, kind: Kind) -> u64 {
+        self.view().fingerprint(scope(endpoint), kind, &self.mask)
+    }
+
+    pub(super) fn why_hidden(&self, endpoint: &Endpoint, kind: Kind, name: &str) -> ReasonCode {
+        self.snapshot.why_hidden(&self.subject(), scope(endpoint), kind, name)
+    }
+
+    /// Walks the servers that exist for this caller on a path [POL-15].
+    pub(super) fn servers(&self, endpoint: &Endpoint) -> impl Iterator<Item = &Arc<Server>> {
+        let only = match endpoint {
+            Endpoint::All => None,
+            Endpoint::Server(name) => Some(name),
+        };
+        let targets = self.snapshot.targets().iter();
+        targets.filter(move |server| {
+            only.is_none_or(|only| only == server.name()) && self.subject().sees_server(server.name())
+        })
     }
 
     pub(super) fn granted(&self) -> &BTreeSet<UpstreamName> {
@@ -143,13 +160,25 @@ impl Caller for Identified {
         }
     }
 
-    fn may_call(&self, endpoint: &Endpoint, tool: &str) -> bool {
-        // Also while its server is down: what it has said before is no less permitted.
-        self.view().resolve(scope(endpoint), tool).is_some()
+    /// Returns what the gateway can do for this caller on a path: what some server can that exists for it. Of one that has
+    /// never answered nothing is known yet, and so nothing is denied: a session's capabilities never change.
+    fn capabilities(&self, endpoint: &Endpoint) -> Capabilities {
+        let own = Capabilities { lists: Kinds::NONE.with(Kind::Tools), ..Capabilities::default() };
+        let known = |server: &Arc<Server>| match server.status() {
+            TargetStatus { lists: Some(_), can, .. } => can,
+            TargetStatus { lists: None, .. } => Capabilities::ALL,
+        };
+        let all = self.servers(endpoint).map(known).fold(own, Capabilities::or);
+        Capabilities { tells: all.lists, ..all }
     }
 
-    fn seen(&self, endpoint: &Endpoint) -> u64 {
-        self.view().fingerprint(scope(endpoint), &self.mask)
+    fn may_call(&self, endpoint: &Endpoint, kind: Kind, name: &str) -> bool {
+        // Also while its server is down: what it has said before is no less permitted.
+        resolve::may(self, endpoint, kind, name)
+    }
+
+    fn seen(&self, endpoint: &Endpoint) -> Seen {
+        Seen(Kind::ALL.map(|kind| self.fingerprint(endpoint, kind)))
     }
 }
 

@@ -1,4 +1,5 @@
-//! What comes back is looked at before a client has it: here, a server's `requestState` is sealed [TRN-10, R92].
+//! What comes back is looked at before a client has it: a server's `requestState` is sealed [TRN-10, R92], its URIs are
+//! rewritten [NAM-4].
 //!
 //! Not for: eras; the door lowers the answer.
 
@@ -9,7 +10,7 @@ use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::Entry;
-use crate::exchange::{Answer, Caller as _, Event, Outcome, Reject, RejectKind, Reply, ReplyBody, ToolCall};
+use crate::exchange::{Answer, Caller as _, Event, Outcome, Reject, RejectKind, Reply, ReplyBody, ServerCall};
 use crate::id::PrincipalId;
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, Response};
@@ -17,6 +18,7 @@ use crate::wire::jsonrpc::{Payload, Response};
 use super::Gateway;
 use super::authorize::bad_state;
 use super::resolve::Resolved;
+use super::rewrite;
 
 const PURPOSE: &str = "requestState";
 /// How long a person may take to answer.
@@ -26,7 +28,8 @@ const STATE_SECS: u64 = 3_600;
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
 struct Binding {
     server: String,
-    tool: String,
+    method: String,
+    name: String,
     arguments: String,
 }
 
@@ -43,7 +46,9 @@ struct Sealed {
 pub(super) struct Inspection {
     principal: PrincipalId,
     entry: Arc<Entry>,
-    call: Arc<ToolCall>,
+    call: Arc<ServerCall>,
+    /// Names and URIs stay the server's own.
+    own_names: bool,
 }
 
 impl Inspection {
@@ -52,15 +57,14 @@ impl Inspection {
             principal: resolved.caller.principal().clone(),
             entry: Arc::clone(&resolved.entry),
             call: Arc::clone(&resolved.call),
+            own_names: resolved.own_names,
         }
     }
 
     /// Looks at the outcome, now or at the end of the events.
     pub(super) fn inspect(self, gateway: &Arc<Gateway>, reply: Reply) -> Reply {
         match reply.into_parts() {
-            (ReplyBody::Done(outcome), guards) if !is_input_request(&outcome) => {
-                Reply::done(outcome).with_guards(guards)
-            }
+            (ReplyBody::Done(outcome), guards) if !self.changes(&outcome) => Reply::done(outcome).with_guards(guards),
             (ReplyBody::Done(outcome), guards) => Reply::once(self.outcome(gateway, *outcome)).with_guards(guards),
             (ReplyBody::Events(events), guards) => {
                 let (gateway, mut inspection) = (Arc::clone(gateway), Some(self));
@@ -69,31 +73,46 @@ impl Inspection {
                         Some(inspection) => inspection.outcome(&gateway, outcome),
                         None => outcome,
                     }),
-                    other @ (Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => other,
+                    other @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => other,
                 });
                 Reply::events(Box::pin(events)).with_guards(guards)
             }
         }
     }
 
+    /// Says whether something has to be done to an outcome. Most pass as they are.
+    fn changes(&self, outcome: &Outcome) -> bool {
+        let Ok(Answer::Upstream { response, .. }) = outcome else { return false };
+        asks_for_input(response) || rewrite::may_rewrite(&self.call, response)
+    }
+
     fn outcome(self, gateway: &Gateway, outcome: Outcome) -> Outcome {
         match outcome {
-            Ok(Answer::Upstream { response, era }) if asks_for_input(&response) => {
-                let response = Box::new(self.seal(gateway, *response)?);
+            Ok(Answer::Upstream { mut response, era }) => {
+                if !self.own_names {
+                    rewrite::rewrite(&self.entry, &self.call, &mut response);
+                }
+                rewrite::name_missing(&self.call, &mut response);
+                if asks_for_input(&response) {
+                    self.seal(gateway, &mut response)?;
+                }
                 Ok(Answer::Upstream { response, era })
             }
             other => other,
         }
     }
 
-    fn seal(self, gateway: &Gateway, response: Response) -> Result<Response, Reject> {
+    fn seal(&self, gateway: &Gateway, response: &mut Response) -> Result<(), Reject> {
         let broken = |why: &str| {
             let words = format!("server '{}' sent an input request that cannot be read", self.entry.server);
             Reject::upstream(RejectKind::Upstream, words, why)
         };
+        if !self.call.params.method.asks_back() {
+            return Err(broken("this method cannot be answered so"));
+        }
         let outline = response.outline().map_err(|err| broken(&err.to_string()))?;
         let Some(place) = outline.at(&response.raw, "requestState").map_err(|err| broken(&err.to_string()))? else {
-            return Ok(response);
+            return Ok(());
         };
         let state = String::from_utf8_lossy(response.raw.get(place.clone()).unwrap_or_default()).into_owned();
         let payload = Sealed { state, binding: binding(&self.entry, &self.call) };
@@ -103,7 +122,8 @@ impl Inspection {
             Reject::upstream(RejectKind::Upstream, "the gateway cannot seal a handle", err.to_string())
         })?;
         drop(outline);
-        Ok(response.with_edit(place, json::quoted(&sealed)))
+        response.edit(place, json::quoted(&sealed));
+        Ok(())
     }
 }
 
@@ -122,18 +142,15 @@ pub(super) fn open_state(gateway: &Gateway, resolved: &Resolved) -> Result<Optio
     Ok(Some(Bytes::from(sealed.state)))
 }
 
-fn binding(entry: &Entry, call: &ToolCall) -> Binding {
+fn binding(entry: &Entry, call: &ServerCall) -> Binding {
     let arguments = call.params.arguments.as_deref().unwrap_or_default();
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, arguments);
     Binding {
         server: entry.server.as_str().to_owned(),
-        tool: entry.original.to_string(),
+        method: call.params.method.spec().name.to_owned(),
+        name: entry.original.to_string(),
         arguments: digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
     }
-}
-
-fn is_input_request(outcome: &Outcome) -> bool {
-    matches!(outcome, Ok(Answer::Upstream { response, .. }) if asks_for_input(response))
 }
 
 fn asks_for_input(response: &Response) -> bool {

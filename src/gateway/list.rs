@@ -1,17 +1,17 @@
-//! `tools/list`: answered from the view, without a server.
+//! Lists of every kind: answered from the view, without a server.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 use crate::catalog::{Cursor, Shape};
-use crate::exchange::{Answer, Caller as _, Endpoint, Outcome, ReasonCode, Reject, RejectKind, Told, ToolsPage};
+use crate::exchange::{Answer, Caller as _, Endpoint, ListPage, Outcome, ReasonCode, Reject, RejectKind, Told};
 use crate::upstream::Phase;
+use crate::wire::mcp::Kind;
 
 use super::Gateway;
 use super::identify::{Identified, scope};
 
-const PURPOSE: &str = "tools/list cursor";
 /// How long a cursor is good for.
 const CURSOR_SECS: u64 = 3_600;
 
@@ -20,29 +20,49 @@ pub(super) async fn list(
     gateway: &Gateway,
     caller: Identified,
     endpoint: &Endpoint,
-    shape: Shape,
+    (kind, shape): (Kind, Shape),
     cursor: Option<String>,
     told: &Told,
 ) -> Outcome {
     let caller = wait_for_first_lists(gateway, caller, endpoint).await;
-    let fingerprint = caller.seen(endpoint);
+    check_offered(&caller, endpoint, kind, shape)?;
+    let fingerprint = caller.fingerprint(endpoint, kind);
     let from = match cursor {
         None => 0,
-        Some(cursor) => open(gateway, &caller, &cursor, fingerprint)?,
+        Some(cursor) => open(gateway, &caller, &cursor, (kind, fingerprint))?,
     };
     let room = caller.snapshot().settings().list_page_bytes;
-    let page = caller.view().page(scope(endpoint), shape, caller.mask(), from, room);
-    let next_cursor = page.next.map(|index| seal(gateway, &caller, index, fingerprint)).transpose()?;
+    let page = caller.view().page((scope(endpoint), kind), shape, caller.mask(), from, room);
+    let next_cursor = page.next.map(|index| seal(gateway, &caller, index, (kind, fingerprint))).transpose()?;
     if next_cursor.is_none() {
-        told.update(fingerprint);
+        told.update(kind, fingerprint);
     }
-    Ok(Answer::Tools(ToolsPage { tools: page.tools, next_cursor, ttl_ms: 0, private: true }))
+    Ok(Answer::Page(ListPage { kind, items: page.items, next_cursor, ttl_ms: 0, private: true }))
 }
 
-fn open(gateway: &Gateway, caller: &Identified, cursor: &str, fingerprint: u64) -> Result<usize, Reject> {
+/// Refuses what no server of this caller has [R16, R32]. A legacy session may have been told else when it began, and gets
+/// an empty list.
+pub(super) fn check_offered(caller: &Identified, endpoint: &Endpoint, kind: Kind, shape: Shape) -> Result<(), Reject> {
+    if kind == Kind::Tools || shape == Shape::Handshake || caller.capabilities(endpoint).lists.contains(kind) {
+        return Ok(());
+    }
+    Err(not_offered())
+}
+
+/// The refusal of a method that is behind a capability which is not declared.
+pub(super) fn not_offered() -> Reject {
+    Reject::client(RejectKind::MethodNotFound, "Method not found", ReasonCode::Unknown)
+}
+
+fn open(
+    gateway: &Gateway,
+    caller: &Identified,
+    cursor: &str,
+    (kind, fingerprint): (Kind, u64),
+) -> Result<usize, Reject> {
     gateway
         .seal
-        .open(PURPOSE, caller.principal().as_str(), gateway.clock.unix_secs(), cursor)
+        .open(kind.list_method(), caller.principal().as_str(), gateway.clock.unix_secs(), cursor)
         .ok()
         .and_then(|bytes| Cursor::decode(&bytes))
         .filter(|cursor| cursor.fingerprint == fingerprint)
@@ -50,12 +70,17 @@ fn open(gateway: &Gateway, caller: &Identified, cursor: &str, fingerprint: u64) 
         .ok_or_else(|| Reject::client(RejectKind::InvalidParams, "Invalid cursor", ReasonCode::BadRequest))
 }
 
-fn seal(gateway: &Gateway, caller: &Identified, index: usize, fingerprint: u64) -> Result<String, Reject> {
+fn seal(
+    gateway: &Gateway,
+    caller: &Identified,
+    index: usize,
+    (kind, fingerprint): (Kind, u64),
+) -> Result<String, Reject> {
     let cursor = Cursor { index: index as u64, fingerprint };
     let expires = gateway.clock.unix_secs() + CURSOR_SECS;
     gateway
         .seal
-        .seal(PURPOSE, caller.principal().as_str(), expires, &cursor.encode())
+        .seal(kind.list_method(), caller.principal().as_str(), expires, &cursor.encode())
         .map_err(|err| Reject::upstream(RejectKind::Upstream, "the gateway cannot seal a cursor", err.to_string()))
 }
 
@@ -70,7 +95,7 @@ pub(super) async fn wait_for_first_lists(gateway: &Gateway, caller: Identified, 
             let status = server.status();
             named
                 && caller.granted().contains(server.name())
-                && status.tools.is_none()
+                && status.lists.is_none()
                 && status.phase == Phase::Starting
         })
     };

@@ -14,12 +14,14 @@ mod listen;
 mod pipeline;
 mod refresh;
 mod resolve;
+mod rewrite;
 mod settings;
 mod snapshot;
 mod standing;
 #[cfg(test)]
 mod tests;
 mod timed;
+mod watch;
 
 pub use diff::{Changes, Names};
 pub use explain::Explained;

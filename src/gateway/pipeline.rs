@@ -1,6 +1,6 @@
 //! The gateway: the rooms in order, one line each.
 //!
-//! Not for: logic; each room has its own file. Invariant: a tool call reaches a server only as the `Permitted` value that
+//! Not for: logic; each room has its own file. Invariant: a request reaches a server only as the `Permitted` value that
 //! `authorize` made, on this round, from the state at that moment [POL-12].
 
 use std::fmt;
@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::exchange::{Answer, Call, Discovery, Exchange, Handler, Reject, Reply};
+use crate::exchange::{Answer, Call, Caller as _, Discovery, Exchange, Handler, Reject, Reply};
 use crate::identity::Credential;
 use crate::limit::Limits;
 use crate::runtime::Tasks;
@@ -21,6 +21,7 @@ use crate::upstream::TargetSet;
 use super::admit::Admitted;
 use super::identify::Identified;
 use super::timed::AllTimed;
+use super::watch::Watcher;
 use super::{GatewaySettings, Snapshot, admit, authorize, dispatch, inspect, list, listen, resolve};
 
 /// The hall. It is a [`Handler`].
@@ -33,6 +34,8 @@ pub struct Gateway {
     pub(super) publishing: Mutex<()>,
     pub(super) published: watch::Sender<u64>,
     pub(super) timed: Arc<AllTimed>,
+    /// Who watches resources.
+    pub(super) watchers: Mutex<Vec<Watcher>>,
     pub(super) seal: Seal,
     pub(super) clock: Clock,
 }
@@ -54,8 +57,10 @@ impl Gateway {
         let seal = Seal::new()?;
         let published = watch::Sender::new(0);
         let (reloads, publishing) = (AtomicU64::new(0), Mutex::new(()));
-        let timed = Arc::default();
-        let gateway = Arc::new(Self { snapshot, reloads, publishing, published, timed, seal, clock });
+        let (watchers, timed) = (Mutex::default(), Arc::default());
+        let gateway = Arc::new(Self { snapshot, reloads, publishing, published, timed, watchers, seal, clock });
+        let snapshots = gateway.published.subscribe();
+        tasks.spawn("keep watched resources", Arc::clone(&gateway).keep_watches(tasks.clone(), snapshots));
         tasks.spawn("refresh the snapshot", Arc::clone(&gateway).refresh(news));
         tasks.spawn("end calls that nobody takes", Arc::clone(&gateway.timed).run());
         tasks.spawn("forget rates", admit::forget(Arc::downgrade(&gateway)));
@@ -80,8 +85,8 @@ impl Gateway {
         let _published = self.published.subscribe().wait_for(|seen| *seen >= news).await.is_ok();
     }
 
-    /// One tool call: resolve → authorize → admit → dispatch → inspect.
-    async fn call_tool(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> Result<Reply, Reject> {
+    /// One request for one server: resolve → authorize → admit → dispatch → inspect.
+    async fn ask_server(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> Result<Reply, Reject> {
         let resolved = resolve::resolve(self, caller, exchange).await?;
         let inspection = inspect::Inspection::of(&resolved);
         let permitted = authorize::authorize(self, resolved)?;
@@ -110,14 +115,21 @@ impl Handler for Gateway {
         let gateway = Arc::clone(self);
         async move {
             match exchange.call {
-                Call::CallTool(_) => {
-                    gateway.call_tool(caller, exchange).await.unwrap_or_else(|reject| Reply::once(Err(reject)))
+                Call::Discover => {
+                    let capabilities = caller.capabilities(&exchange.endpoint);
+                    Reply::once(Ok(Answer::Discovery(Discovery { instructions: None, capabilities })))
                 }
-                Call::Discover => Reply::once(Ok(Answer::Discovery(Discovery::default()))),
                 Call::Listen(wanted) => listen::listen(gateway, &caller, exchange.endpoint, wanted),
-                Call::ListTools { cursor, told } => {
-                    let shape = exchange.client.version.into();
-                    Reply::once(list::list(&gateway, caller, &exchange.endpoint, shape, cursor, &told).await)
+                Call::List { kind, cursor, told } => {
+                    let what = (kind, exchange.client.version.into());
+                    Reply::once(list::list(&gateway, caller, &exchange.endpoint, what, cursor, &told).await)
+                }
+                Call::Watch { uri, watching } => {
+                    let watched = gateway.watch(caller, &exchange.endpoint, &uri, &watching).await;
+                    Reply::once(watched.map(|_| Answer::Ended))
+                }
+                Call::ToServer(_) => {
+                    gateway.ask_server(caller, exchange).await.unwrap_or_else(|reject| Reply::once(Err(reject)))
                 }
             }
         }

@@ -1,52 +1,117 @@
 //! What a call names: an entry of the caller's view that is visible now. Unknown and hidden look alike [POL-11].
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::catalog::Entry;
-use crate::exchange::{Call, ClientFacts, Endpoint, Exchange, Owner, ReasonCode, Reject, RejectKind, ToolCall};
-use crate::wire::mcp::{ParamValue, decode_value};
+use crate::catalog::{Entry, own_uri};
+use crate::exchange::{Call, ClientFacts, Endpoint, Exchange, Owner, ReasonCode, Reject, RejectKind, ServerCall};
+use crate::policy::{Action, Decision};
+use crate::upstream::Server;
+use crate::wire::mcp::{CallParams, Kind, Method, ParamValue, decode_value};
 
 use super::Gateway;
 use super::identify::{Identified, scope};
-use super::list::wait_for_first_lists;
+use super::list::{check_offered, not_offered, wait_for_first_lists};
 
-/// A call whose tool is known.
+/// A call whose target is known.
 #[derive(Debug)]
 pub(super) struct Resolved {
     pub(super) caller: Identified,
     pub(super) entry: Arc<Entry>,
-    pub(super) call: Arc<ToolCall>,
+    pub(super) call: Arc<ServerCall>,
     pub(super) client: ClientFacts,
     pub(super) owner: Owner,
+    /// Names and URIs are the server's own on this path.
+    pub(super) own_names: bool,
 }
 
-/// Finds the tool. A name that is not known yet waits for granted servers that have never listed [TRN-8].
+/// Finds what is named. What is not known yet waits for granted servers that have never listed [TRN-8].
 pub(super) async fn resolve(gateway: &Gateway, caller: Identified, exchange: Exchange) -> Result<Resolved, Reject> {
     let Exchange { endpoint, client, owner, call } = exchange;
-    let Call::CallTool(call) = call else {
-        return Err(Reject::client(RejectKind::InvalidParams, "not a tool call", ReasonCode::BadRequest));
+    let Call::ToServer(call) = call else {
+        return Err(Reject::client(RejectKind::InvalidParams, "not for a server", ReasonCode::BadRequest));
     };
-    let (caller, entry) = match find(&caller, &endpoint, &call.params.name) {
+    let params = &call.params;
+    let (caller, entry) = match target(&caller, &endpoint, params) {
         Some(entry) => (caller, entry),
         None => {
             let caller = wait_for_first_lists(gateway, caller, &endpoint).await;
-            let entry = find(&caller, &endpoint, &call.params.name)
-                .ok_or_else(|| Reject::unknown_tool(caller.why_hidden(&endpoint, &call.params.name)))?;
+            check_offered(&caller, &endpoint, params.kind, client.version.into())?;
+            let why = || Reject::unknown(params.kind, caller.why_hidden(&endpoint, params.kind, &params.name));
+            let entry = target(&caller, &endpoint, params).ok_or_else(why)?;
             (caller, entry)
         }
     };
+    check_completes(&caller, params.method, &entry)?;
     check_header_params(&call, &entry)?;
-    Ok(Resolved { caller, entry, call, client, owner })
+    let own_names = endpoint != Endpoint::All;
+    Ok(Resolved { caller, entry, call, client, owner, own_names })
 }
 
 /// Looks a name up as a call does.
-pub(super) fn find(caller: &Identified, endpoint: &Endpoint, name: &str) -> Option<Arc<Entry>> {
-    let (index, entry) = caller.view().resolve(scope(endpoint), name)?;
+pub(super) fn find(caller: &Identified, endpoint: &Endpoint, kind: Kind, name: &str) -> Option<Arc<Entry>> {
+    let (index, entry) = caller.view().resolve(scope(endpoint), kind, name)?;
     caller.mask().contains(index).then(|| Arc::clone(entry))
 }
 
+/// Finds what a request names: what is listed, or a resource that is not, for a server may have more than it lists.
+fn target(caller: &Identified, endpoint: &Endpoint, params: &CallParams) -> Option<Arc<Entry>> {
+    let listed = |kind| find(caller, endpoint, kind, &params.name);
+    match params.kind {
+        Kind::Tools | Kind::Prompts => listed(params.kind),
+        Kind::Resources => resource(caller, endpoint, &params.name),
+        Kind::Templates => listed(Kind::Templates).or_else(|| resource(caller, endpoint, &params.name)),
+    }
+}
+
+/// Says whether a caller may make a call, whatever becomes of its server at this moment.
+pub(super) fn may(caller: &Identified, endpoint: &Endpoint, kind: Kind, name: &str) -> bool {
+    let listed = |kind| caller.view().resolve(scope(endpoint), kind, name).is_some();
+    match kind {
+        Kind::Tools | Kind::Prompts => listed(kind),
+        Kind::Resources | Kind::Templates => {
+            listed(Kind::Resources) || listed(Kind::Templates) || by_uri(caller, endpoint, name).is_some()
+        }
+    }
+}
+
+/// Finds a resource that could be read now, listed or not.
+pub(super) fn resource(caller: &Identified, endpoint: &Endpoint, uri: &str) -> Option<Arc<Entry>> {
+    find(caller, endpoint, Kind::Resources, uri).or_else(|| unlisted(caller, endpoint, uri))
+}
+
+fn unlisted(caller: &Identified, endpoint: &Endpoint, uri: &str) -> Option<Arc<Entry>> {
+    let (server, entry) = by_uri(caller, endpoint, uri)?;
+    (!server.is_hidden()).then(|| Arc::new(entry))
+}
+
+/// Finds the server that a resource's URI names, if it exists for the caller and the policy lets the resource be read.
+fn by_uri<'a>(caller: &'a Identified, endpoint: &Endpoint, uri: &str) -> Option<(&'a Arc<Server>, Entry)> {
+    let (name, own) = match endpoint {
+        Endpoint::All => {
+            let (slug, own) = own_uri(uri)?;
+            (caller.snapshot().of_slug(slug)?, own)
+        }
+        Endpoint::Server(name) => (name, Cow::Borrowed(uri)),
+    };
+    let server = caller.snapshot().targets().get(name).filter(|_| caller.subject().sees_server(name))?;
+    if !server.status().can.lists.contains(Kind::Resources) {
+        return None;
+    }
+    let entry = Entry::unlisted(name, &own);
+    let action = Action { kind: entry.kind, server: name, shown: &entry.shown, full: &entry.full };
+    (caller.subject().decide(&action) == Decision::Allow).then_some((server, entry))
+}
+
+/// Refuses to ask a server for completions that does not offer them.
+fn check_completes(caller: &Identified, method: Method, entry: &Entry) -> Result<(), Reject> {
+    let completes =
+        || caller.snapshot().targets().get(&entry.server).is_some_and(|server| server.status().can.completions);
+    if method != Method::CompletionComplete || completes() { Ok(()) } else { Err(not_offered()) }
+}
+
 /// Annotated arguments and their `Mcp-Param-*` headers must agree [R53]; legacy clients are exempt.
-fn check_header_params(call: &ToolCall, entry: &Entry) -> Result<(), Reject> {
+fn check_header_params(call: &ServerCall, entry: &Entry) -> Result<(), Reject> {
     let Some(headers) = &call.param_headers else { return Ok(()) };
     for param in entry.header_params.iter() {
         let mut given = headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(&param.header));

@@ -3,12 +3,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::catalog::{Catalog, Entry, HeaderRule, Scope, ServerTools, View, Warning};
+use crate::catalog::{Catalog, Entry, HeaderRule, Scope, ServerLists, View, Warning};
 use crate::exchange::ReasonCode;
 use crate::id::{PrincipalId, UpstreamName};
 use crate::limit::Limits;
 use crate::policy::{Action, Decision, Pattern, Profile, Subject};
 use crate::upstream::TargetSet;
+use crate::wire::mcp::Kind;
 
 use super::GatewaySettings;
 
@@ -26,6 +27,8 @@ pub struct Snapshot {
     nobody: Arc<Audience>,
     catalog: Catalog,
     unmatched: Vec<String>,
+    /// Servers by the word that begins their resources' URIs.
+    slugs: HashMap<String, UpstreamName>,
 }
 
 /// Principals that may see the same share one audience and its view (design §12a).
@@ -46,11 +49,11 @@ impl Snapshot {
         (generation, reloads): (u64, u64),
     ) -> Self {
         let news = *targets.news().borrow();
-        let lists: Vec<ServerTools> = targets
+        let lists: Vec<ServerLists> = targets
             .iter()
             .filter_map(|server| {
                 let headers = if server.is_http() { HeaderRule::Check } else { HeaderRule::Ignore };
-                server.status().tools.map(|tools| ServerTools { server: server.name().clone(), tools, headers })
+                server.status().lists.map(|lists| ServerLists { server: server.name().clone(), lists, headers })
             })
             .collect();
         let catalog = Catalog::merge(&lists, settings.name_budget);
@@ -72,7 +75,8 @@ impl Snapshot {
             .collect();
         let nobody = Arc::new(Audience::build(&Catalog::default(), BTreeSet::new(), None));
         let unmatched = unmatched(&settings, &targets, &catalog);
-        Self { settings, targets, limits, generation, reloads, news, principals, nobody, catalog, unmatched }
+        let slugs = targets.iter().map(|server| (server.name().slug(), server.name().clone())).collect();
+        Self { slugs, settings, targets, limits, generation, reloads, news, principals, nobody, catalog, unmatched }
     }
 
     /// Returns the settings.
@@ -117,7 +121,7 @@ impl Snapshot {
         &self.catalog.warnings
     }
 
-    /// Returns every tool of every server.
+    /// Returns everything that the servers have listed.
     #[must_use]
     pub const fn catalog(&self) -> &Catalog {
         &self.catalog
@@ -130,16 +134,21 @@ impl Snapshot {
     }
 
     /// Says why a name is not visible to a subject, for the log alone: the client cannot tell these apart [POL-11].
-    pub(super) fn why_hidden(&self, subject: &Subject<'_>, scope: Scope<'_>, name: &str) -> ReasonCode {
+    pub(super) fn why_hidden(&self, subject: &Subject<'_>, scope: Scope<'_>, kind: Kind, name: &str) -> ReasonCode {
         let named = |entry: &&Arc<Entry>| match scope {
             Scope::All => *entry.shown == *name,
             Scope::Server(server) => entry.server == *server && *entry.original == *name,
         };
-        let Some(entry) = self.catalog.entries.iter().find(named) else { return ReasonCode::Unknown };
-        match subject.decide(&Action { server: &entry.server, shown: &entry.shown, full: &entry.full }) {
+        let Some(entry) = self.catalog.of(kind).find(named) else { return ReasonCode::Unknown };
+        match subject.decide(&Action { kind, server: &entry.server, shown: &entry.shown, full: &entry.full }) {
             Decision::Allow => ReasonCode::ServerDown,
             Decision::Deny(denial) => denial.into(),
         }
+    }
+
+    /// Finds the server whose resources' URIs begin with a word.
+    pub(super) fn of_slug(&self, slug: &str) -> Option<&UpstreamName> {
+        self.slugs.get(slug)
     }
 
     /// Says whether a principal is configured.
@@ -160,11 +169,11 @@ impl Snapshot {
 
 /// A pattern that matches nothing is most likely a typing mistake; one that subtracts then protects nothing.
 fn unmatched(settings: &GatewaySettings, targets: &TargetSet, catalog: &Catalog) -> Vec<String> {
-    if targets.iter().any(|server| server.status().tools.is_none()) {
+    if targets.iter().any(|server| server.status().lists.is_none()) {
         return Vec::new();
     }
     let known = |pattern: &Pattern| {
-        catalog.entries.iter().any(|entry| pattern.matches(&entry.shown) || pattern.matches(&entry.full))
+        catalog.of(Kind::Tools).any(|entry| pattern.matches(&entry.shown) || pattern.matches(&entry.full))
     };
     let mut words = Vec::new();
     for principal in &settings.principals {
@@ -183,7 +192,8 @@ impl Audience {
     fn build(catalog: &Catalog, granted: BTreeSet<UpstreamName>, profile: Option<Arc<Profile>>) -> Self {
         let subject = Subject { granted: &granted, profile: profile.as_deref() };
         let view = View::build(catalog, |entry| {
-            subject.decide(&Action { server: &entry.server, shown: &entry.shown, full: &entry.full }) == Decision::Allow
+            let action = Action { kind: entry.kind, server: &entry.server, shown: &entry.shown, full: &entry.full };
+            subject.decide(&action) == Decision::Allow
         });
         Self { view, granted, profile }
     }

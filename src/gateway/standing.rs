@@ -51,10 +51,10 @@ impl Standing {
             return Some(unauthenticated());
         }
         let entry = &self.entry;
-        let action = Action { server: &entry.server, shown: &entry.shown, full: &entry.full };
+        let action = Action { kind: entry.kind, server: &entry.server, shown: &entry.shown, full: &entry.full };
         match snapshot.audience(&self.principal).subject().decide(&action) {
             Decision::Allow => None,
-            Decision::Deny(denial) => Some(Reject::unknown_tool(denial.into())),
+            Decision::Deny(denial) => Some(Reject::unknown(entry.kind, denial.into())),
         }
     }
 }

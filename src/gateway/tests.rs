@@ -14,7 +14,7 @@ use super::{Auth, Gateway, GatewaySettings, PrincipalSettings};
 use crate::clock::Clock;
 use crate::exchange::{
     Answer, Call, Caller as _, ClientFacts, Endpoint, Event, Exchange, Handler as _, Outcome, Owner, OwnerKey,
-    ReplyBody, Told, ToolCall,
+    ReplyBody, ServerCall, Told,
 };
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::{ApiKeyHash, Credential, KeyRing};
@@ -24,7 +24,7 @@ use crate::runtime::Tasks;
 use crate::secret::Secret;
 use crate::upstream::fake;
 use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
-use crate::wire::mcp::{CallParams, LEGACY_LATEST, RequestMeta, STATELESS_LATEST};
+use crate::wire::mcp::{CallParams, Kind, LEGACY_LATEST, Method, RequestMeta, STATELESS_LATEST};
 
 /// One principal of a case: granted servers, allow list, exclude list, `deny_all_tools`.
 pub(super) type Rules = (Vec<usize>, Option<Vec<String>>, Vec<String>, bool);
@@ -41,9 +41,9 @@ pub(super) fn exchange(endpoint: Endpoint, client: &ClientFacts, call: Call) -> 
 pub(super) fn tool_call(name: &str) -> Call {
     let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":{}}}}}"#, Value::from(name));
     let Ok(Decoded::One(Message::Request(request))) = decode(&Bytes::from(text), &Limits::DOWNSTREAM) else { panic!() };
-    let params = CallParams::read(request.params.as_deref().unwrap()).unwrap();
+    let params = CallParams::read(Method::ToolsCall, request.params.as_deref().unwrap()).unwrap();
     let meta = RequestMeta::default();
-    Call::CallTool(Arc::new(ToolCall { request, params, meta, param_headers: None }))
+    Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers: None }))
 }
 
 pub(super) async fn outcome(gateway: &Arc<Gateway>, key: &str, exchange: Exchange) -> Outcome {
@@ -55,9 +55,9 @@ pub(super) async fn outcome(gateway: &Arc<Gateway>, key: &str, exchange: Exchang
 }
 
 async fn listed(gateway: &Arc<Gateway>, key: &str, endpoint: &Endpoint, client: &ClientFacts) -> Vec<String> {
-    let call = Call::ListTools { cursor: None, told: Told::default() };
+    let call = Call::List { kind: Kind::Tools, cursor: None, told: Told::default() };
     match outcome(gateway, key, exchange(endpoint.clone(), client, call)).await {
-        Ok(Answer::Tools(page)) => serde_json::from_slice::<Vec<Value>>(&page.tools)
+        Ok(Answer::Page(page)) => serde_json::from_slice::<Vec<Value>>(&page.items)
             .unwrap()
             .iter()
             .map(|tool| tool["name"].as_str().unwrap().to_owned())
@@ -191,7 +191,7 @@ async fn check(tools: &[Vec<String>], rules: &[Rules]) {
                         let refusal = answer.unwrap_err();
                         assert_eq!(
                             (refusal.kind, &*refusal.public),
-                            (crate::exchange::RejectKind::UnknownTool, "Unknown tool")
+                            (crate::exchange::RejectKind::Unknown, "Unknown tool")
                         );
                         assert!(reached.is_empty(), "{name} reached {reached:?}");
                     }
@@ -261,7 +261,7 @@ async fn patterns_without_effect_are_named() {
     let excluded = vec!["one__a".to_owned(), "one__b*".to_owned()];
     let settings = settings(&[name], &[(vec![0], Some(vec!["one__c".to_owned()]), excluded, false)]);
     let gateway = Gateway::new(settings, Arc::clone(&targets), &tasks, Clock::manual()).unwrap();
-    targets.news().wait_for(|_| targets.iter().all(|server| server.status().tools.is_some())).await.unwrap();
+    targets.news().wait_for(|_| targets.iter().all(|server| server.status().lists.is_some())).await.unwrap();
     gateway.caught_up(*targets.news().borrow()).await;
     let said = gateway.snapshot().unmatched().join("; ");
     assert!(said.contains("'one__b*'") && said.contains("'one__c'") && !said.contains("'one__a'"), "{said}");
@@ -280,7 +280,7 @@ async fn a_call_under_way_is_judged_by_each_reload() {
     let hidden = settings(std::slice::from_ref(&name), &[rules(&["one__hang*"])]);
     let mut keyless = before.clone();
     keyless.keys = KeyRing::default();
-    let kinds = [crate::exchange::RejectKind::UnknownTool, crate::exchange::RejectKind::Unauthenticated];
+    let kinds = [crate::exchange::RejectKind::Unknown, crate::exchange::RejectKind::Unauthenticated];
     for (after, kind) in [hidden, keyless].into_iter().zip(kinds) {
         let gateway = Gateway::new(before.clone(), Arc::clone(&targets), &tasks, Clock::manual()).unwrap();
         let [client, _] = clients();

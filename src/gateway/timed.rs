@@ -138,7 +138,7 @@ impl Piece for Event {
         match self {
             Self::Done(_) => Sense::Last,
             Self::Progress(_) => Sense::Progress,
-            Self::Log(_) | Self::ToolsChanged => Sense::Talk,
+            Self::Changed(_) | Self::Log(_) | Self::Watch(_) => Sense::Talk,
         }
     }
 

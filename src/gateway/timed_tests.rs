@@ -73,7 +73,7 @@ async fn end(events: &mut EventStream) -> (usize, Result<(), Reject>) {
                 assert!(events.next().await.is_none(), "nothing follows the last");
                 return (before, outcome.map(|_| ()));
             }
-            Event::Log(_) | Event::Progress(_) | Event::ToolsChanged => before += 1,
+            Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_) => before += 1,
         }
     }
 }
@@ -141,7 +141,7 @@ async fn a_reload_ends_what_nobody_takes() {
     hall.gateway.replace(Arc::new(without), Arc::clone(&hall.targets));
     hall.passes(3).await;
     assert_eq!(hall.cancelled(), 1);
-    assert_eq!(end(&mut events).await.1.unwrap_err().kind, RejectKind::UnknownTool);
+    assert_eq!(end(&mut events).await.1.unwrap_err().kind, RejectKind::Unknown);
 }
 
 /// [LIM-6]: calls that are over are not looked at any more.

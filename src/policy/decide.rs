@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::id::UpstreamName;
+use crate::wire::mcp::Kind;
 
 use super::{EmptyAllow, Pattern, Permitted, Profile};
 
@@ -19,9 +20,11 @@ pub struct Subject<'a> {
 /// What is asked about.
 #[derive(Clone, Copy, Debug)]
 pub struct Action<'a> {
-    /// The tool's server.
+    /// What kind of thing.
+    pub kind: Kind,
+    /// Its server.
     pub server: &'a UpstreamName,
-    /// The name as shown.
+    /// The name or URI as shown.
     pub shown: &'a str,
     /// The full, uncut `<server>__<original>`.
     pub full: &'a str,
@@ -73,6 +76,13 @@ impl Subject<'_> {
         self.ground(action).decision()
     }
 
+    /// Says whether a server exists for the subject at all, beside its tools: its prompts, resources, logs [POL-15].
+    #[must_use]
+    pub fn sees_server(&self, server: &UpstreamName) -> bool {
+        self.granted.contains(server)
+            && self.profile.is_none_or(|profile| of_server(profile, server).decision() == Decision::Allow)
+    }
+
     /// Finds what decides one action; [`Subject::decide`] is made from it.
     #[must_use]
     pub fn ground(&self, action: &Action<'_>) -> Ground {
@@ -80,6 +90,9 @@ impl Subject<'_> {
             return Ground::ServerNotGranted;
         }
         let Some(profile) = self.profile else { return Ground::Unrestricted };
+        if action.kind != Kind::Tools {
+            return of_server(profile, action.server);
+        }
         let first = |patterns: &[Pattern]| {
             patterns.iter().position(|pattern| pattern.matches(action.shown) || pattern.matches(action.full))
         };
@@ -98,6 +111,26 @@ impl Subject<'_> {
                 None => Ground::NotAllowed,
             },
         }
+    }
+}
+
+/// Finds what decides about all that a server has beside its tools: whether the policy denies it whole [POL-15].
+fn of_server(profile: &Profile, server: &UpstreamName) -> Ground {
+    let prefix = format!("{}__", server.shown());
+    if profile.deny_all_tools {
+        return Ground::DenyAll;
+    }
+    if let Some(index) = profile.excluded_tools.iter().position(|pattern| pattern.covers(&prefix)) {
+        return Ground::Excluded(index);
+    }
+    match &profile.allowed_tools {
+        None => Ground::Unrestricted,
+        Some(patterns) if patterns.is_empty() && profile.empty_allow == EmptyAllow::All => Ground::Unrestricted,
+        Some(patterns) => match patterns.iter().position(|pattern| pattern.could_match_under(&prefix)) {
+            Some(index) => Ground::Allowed(index),
+            None if profile.auto_admit && !patterns.is_empty() => Ground::AutoAdmitted,
+            None => Ground::NotAllowed,
+        },
     }
 }
 
@@ -133,6 +166,7 @@ mod tests {
     use super::{Action, Decision, Denial, Subject};
     use crate::id::UpstreamName;
     use crate::policy::{EmptyAllow, Pattern, Profile};
+    use crate::wire::mcp::Kind;
 
     fn patterns(texts: &[&str]) -> Vec<Pattern> {
         texts.iter().map(|text| Pattern::new(text).unwrap()).collect()
@@ -141,7 +175,7 @@ mod tests {
     fn decide(profile: Option<&Profile>, shown: &str, full: &str) -> Decision {
         let server = UpstreamName::new("git").unwrap();
         let granted = BTreeSet::from([server.clone()]);
-        Subject { granted: &granted, profile }.decide(&Action { server: &server, shown, full })
+        Subject { granted: &granted, profile }.decide(&Action { kind: Kind::Tools, server: &server, shown, full })
     }
 
     /// [CFG-1, AUT-1]
@@ -150,7 +184,7 @@ mod tests {
         assert_eq!(decide(None, "git__a", "git__a"), Decision::Allow);
         let other = UpstreamName::new("other").unwrap();
         let subject = Subject { granted: &BTreeSet::new(), profile: None };
-        let action = Action { server: &other, shown: "other__a", full: "other__a" };
+        let action = Action { kind: Kind::Tools, server: &other, shown: "other__a", full: "other__a" };
         assert_eq!(subject.decide(&action).permit(()).err(), Some(Denial::ServerNotGranted));
     }
 

@@ -49,6 +49,12 @@ impl Pattern {
         self.text.split_once("__").map(|(server, _)| server)
     }
 
+    /// Says whether every name that begins with `prefix` matches.
+    #[must_use]
+    pub fn covers(&self, prefix: &str) -> bool {
+        self.prefix && prefix.starts_with(&self.text)
+    }
+
     /// Says whether some name that begins with `prefix` could match.
     #[must_use]
     pub fn could_match_under(&self, prefix: &str) -> bool {

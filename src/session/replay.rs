@@ -22,6 +22,7 @@ use crate::exchange::ByteStream;
 use crate::seal;
 use crate::wire::json;
 use crate::wire::jsonrpc::{RequestId, Response, code};
+use crate::wire::mcp::Kind;
 use crate::wire::sse::{self, EventId, Head};
 
 /// How many streams one session keeps; over it new ones have no ids.
@@ -92,7 +93,7 @@ pub(super) struct Shelf {
 pub struct Kept {
     key: String,
     request: RequestId,
-    tool: String,
+    target: (Kind, String),
     shelf: Weak<Shelf>,
     limits: ReplayLimits,
     clock: Clock,
@@ -141,12 +142,12 @@ impl Shelf {
     }
 
     /// Makes room for the stream of a request; `None` if there is none, or the session has ended.
-    pub(super) fn place(self: &Arc<Self>, request: RequestId, tool: String) -> Option<Arc<Kept>> {
+    pub(super) fn place(self: &Arc<Self>, request: RequestId, target: (Kind, String)) -> Option<Arc<Kept>> {
         let key = URL_SAFE_NO_PAD.encode(seal::random::<16>().ok()?);
         let kept = Arc::new(Kept {
             key,
             request,
-            tool,
+            target,
             shelf: Arc::downgrade(self),
             limits: self.limits,
             clock: self.clock.clone(),
@@ -221,10 +222,10 @@ impl Shelf {
 // === impl Kept ===
 
 impl Kept {
-    /// Returns the tool that is called, by the client's name for it.
+    /// Returns what is called, got or read, by the client's name for it.
     #[must_use]
-    pub fn tool(&self) -> &str {
-        &self.tool
+    pub fn target(&self) -> (Kind, &str) {
+        (self.target.0, &self.target.1)
     }
 
     /// Begins; returns what the stream begins with, and the holder's number.
@@ -437,7 +438,7 @@ impl Kept {
 impl fmt::Debug for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not the key: who has it, and the session's id, can read the stream.
-        f.debug_struct("Kept").field("tool", &self.tool).finish_non_exhaustive()
+        f.debug_struct("Kept").field("target", &self.target).finish_non_exhaustive()
     }
 }
 

@@ -13,6 +13,7 @@ use proptest::prelude::{ProptestConfig, any, prop, prop_assert_eq, proptest};
 use super::{Kept, Priming, ReplayLimits, STREAMS_MAX, Said, Shelf};
 use crate::clock::Clock;
 use crate::wire::jsonrpc::RequestId;
+use crate::wire::mcp::Kind;
 
 const WIDE: ReplayLimits =
     ReplayLimits { time: Duration::from_secs(60), stream_bytes: 1 << 20, session_bytes: 4 << 20 };
@@ -37,7 +38,7 @@ impl Stream for Script {
 }
 
 fn kept(shelf: &Arc<Shelf>, texts: &[Option<&str>]) -> (Arc<Kept>, u64) {
-    let kept = shelf.place(RequestId::number(7), "tool".to_owned()).unwrap();
+    let kept = shelf.place(RequestId::number(7), (Kind::Tools, "tool".to_owned())).unwrap();
     let script = Script(texts.iter().map(|text| text.map(str::to_owned)).collect());
     let (primer, holder) = kept.begin(Box::pin(script), Priming::On);
     assert!(primer.unwrap().ends_with(b"\nretry: 1000\ndata: \n\n"));
@@ -167,15 +168,15 @@ fn a_session_keeps_its_sum() {
 fn a_session_keeps_so_many_streams() {
     let shelf = Shelf::new(WIDE, Clock::manual());
     let mut all: Vec<_> = (0..STREAMS_MAX).map(|_| kept(&shelf, &[None, Some("answer")])).collect();
-    assert!(shelf.place(RequestId::number(1), String::new()).is_none(), "all of them run");
+    assert!(shelf.place(RequestId::number(1), (Kind::Tools, String::new())).is_none(), "all of them run");
     let (first, holder) = all.remove(3);
     while !matches!(poll(&first, holder), Poll::Ready(None)) {}
     first.let_go(holder);
-    assert!(shelf.place(RequestId::number(1), String::new()).is_some());
+    assert!(shelf.place(RequestId::number(1), (Kind::Tools, String::new())).is_some());
     assert!(shelf.find(&first.id(0)).is_none());
     assert!(all.iter().all(|(kept, _)| shelf.find(&kept.id(0)).is_some()));
     shelf.close();
-    assert!(shelf.place(RequestId::number(1), String::new()).is_none());
+    assert!(shelf.place(RequestId::number(1), (Kind::Tools, String::new())).is_none());
     assert!(
         all.iter().all(|(kept, holder)| matches!(poll(kept, *holder), Poll::Ready(None))),
         "their calls are dropped"

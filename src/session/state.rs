@@ -11,10 +11,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Moment};
-use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Told};
+use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Told, Watching};
 use crate::id::{PrincipalId, SessionId};
 use crate::runtime::Stop;
 use crate::wire::jsonrpc::RequestId;
+use crate::wire::mcp::Kind;
 
 use super::replay::{Kept, Shelf};
 
@@ -33,6 +34,8 @@ pub struct Session {
     pub client: ClientFacts,
     /// What the client was told last of its tools.
     pub told: Told,
+    /// The resources it watches, and what has changed of them.
+    pub watching: Watching,
     /// Cancelled when the session ends.
     pub ended: CancellationToken,
     pub(super) last_used: AtomicU64,
@@ -106,11 +109,11 @@ impl Session {
         StreamGuard { session: Arc::clone(self), number, token }
     }
 
-    /// Makes room for a stream that the client may come back to [R45]: of a request, for a tool by the client's name for
-    /// it. `None` where there is no room.
+    /// Makes room for a stream that the client may come back to [R45]: of a request, for what it names
+    /// by the client's name. `None` where there is no room.
     #[must_use]
-    pub fn keep(&self, request: RequestId, tool: String) -> Option<Arc<Kept>> {
-        self.shelf.place(request, tool)
+    pub fn keep(&self, request: RequestId, target: (Kind, String)) -> Option<Arc<Kept>> {
+        self.shelf.place(request, target)
     }
 
     /// Finds the stream that an event's id is of, and the event's number in it [R43].
@@ -135,6 +138,7 @@ impl Session {
             call.stop();
         }
         self.shelf.close();
+        self.watching.clear();
         self.ended.cancel();
     }
 

@@ -15,9 +15,10 @@ use crate::exchange::{Answer, Event, Reply};
 use crate::id::UpstreamName;
 use crate::runtime::{Ready, Tasks};
 use crate::wire::jsonrpc::{RequestId, Response};
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Capabilities, Era, Kinds};
 
-use super::link::{BoxFuture, Connector, Link, Outgoing, StartError, Started, Want};
+use super::heard::Heard;
+use super::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want};
 use super::means::Means;
 use super::server::Server;
 use super::set::TargetSet;
@@ -32,7 +33,8 @@ struct Fake {
     tools: String,
     calls: Calls,
     closed: CancellationToken,
-    changes: watch::Sender<u64>,
+    changes: watch::Sender<Changes>,
+    heard: Arc<Heard>,
 }
 
 /// Makes a set of servers whose tools are given as definitions, and starts them.
@@ -55,7 +57,8 @@ pub(crate) fn targets(servers: &[(UpstreamName, Vec<String>)], tasks: &Tasks) ->
                 tools: format!("{{\"tools\":[{}]}}", tools.join(",")),
                 calls: Arc::clone(&calls),
                 closed: CancellationToken::new(),
-                changes: watch::Sender::new(0),
+                changes: watch::Sender::new(Changes::default()),
+                heard: Arc::default(),
             });
             Server::new(settings, fake, &means)
         })
@@ -122,7 +125,7 @@ impl Connector for Fake {
     fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
         Box::pin(async move {
             match want {
-                Want::Any | Want::Era(Era::Legacy) => Ok(Started { link: self, tools: true, list_changed: false }),
+                Want::Any | Want::Era(Era::Legacy) => Ok(Started { link: self, can: Capabilities::ASSUMED }),
                 Want::Era(Era::Stateless) => Err(StartError::Era(Era::Stateless, "it is a fake".to_owned())),
             }
         })
@@ -152,10 +155,14 @@ impl Link for Fake {
         })
     }
 
-    fn watch(self: Arc<Self>) {}
+    fn watch(self: Arc<Self>, _: Kinds) {}
 
-    fn changes(&self) -> watch::Receiver<u64> {
+    fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn heard(&self) -> &Arc<Heard> {
+        &self.heard
     }
 
     fn closed(&self) -> &CancellationToken {

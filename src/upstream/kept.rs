@@ -1,4 +1,4 @@
-//! The last good list of each server, kept on disk for the next start [TRN-8, OPS-12].
+//! The last good lists of each server, kept on disk for the next start [TRN-8, OPS-12].
 //!
 //! Not for: where the folder is, or who may write to it (`runtime::State`). Invariants: a file that cannot be read whole is
 //! ignored, and said so; no secret is in a file or in its name; a list is policed like a fresh one.
@@ -12,10 +12,11 @@ use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use crate::catalog::Lists;
 use crate::codes::Code;
 use crate::runtime::{State, Tasks, write_atomically};
 use crate::wire::json;
-use crate::wire::mcp::ToolDefinition;
+use crate::wire::mcp::{Capabilities, Definition, Kind};
 
 use super::server::TargetStatus;
 use super::{ServerSettings, Transport};
@@ -23,9 +24,9 @@ use super::{ServerSettings, Transport};
 /// The folder within the state folder.
 const FOLDER: &str = "lists";
 /// The form of the files; one of another form is not read.
-const FORM: u32 = 1;
-/// The largest file that is read, in bytes: a list as large as we take one (product §9), and its head.
-const FILE_MAX: u64 = (32 << 20) + (1 << 20);
+const FORM: u32 = 2;
+/// The largest file that is written or read, in bytes: a list as large as we take one (product §9), and what else there is.
+const FILE_MAX: usize = (32 << 20) + (1 << 20);
 /// How many files are kept; those written longest ago go first.
 const FILES_MAX: usize = 256;
 
@@ -51,20 +52,20 @@ impl Kept {
         let _first = self.0.state.set(state).is_ok();
     }
 
-    /// Reads the list of a server, if one was kept of just this server. Blocks.
-    pub(super) fn read(&self, settings: &ServerSettings) -> Option<Arc<[ToolDefinition]>> {
+    /// Reads the lists of a server, if they were kept of just this server, and what it could do. Blocks.
+    pub(super) fn read(&self, settings: &ServerSettings) -> Option<(Lists, Capabilities)> {
         let path = self.0.state.get()?.read_folder(FOLDER)?.join(file(settings));
         let text = match read(&path) {
             Ok(text) => text?,
             Err(err) => return ignored(settings, &err.to_string()),
         };
         match parse(&Bytes::from(text)) {
-            Ok(tools) => Some(tools.into()),
+            Ok(kept) => Some(kept),
             Err(why) => ignored(settings, &why),
         }
     }
 
-    /// Writes the list that the status holds when it is its turn, in the background.
+    /// Writes the lists that the status holds when it is its turn, in the background.
     pub(super) fn write(&self, settings: &Arc<ServerSettings>, status: watch::Receiver<TargetStatus>, tasks: &Tasks) {
         let Some(folder) = self.0.state.get().and_then(|state| state.folder(FOLDER)) else { return };
         let (place, path, settings) = (Arc::clone(&self.0), folder.join(file(settings)), Arc::clone(settings));
@@ -72,8 +73,9 @@ impl Kept {
         tasks.spawn("keep a list", async move {
             let write = move || {
                 let _one_at_a_time = place.writing.lock().unwrap_or_else(PoisonError::into_inner);
-                let Some(tools) = status.borrow().tools.clone() else { return Ok(()) };
-                write_atomically(&path, &spell(&settings, &tools))
+                let TargetStatus { lists: Some(lists), can, .. } = status.borrow().clone() else { return Ok(()) };
+                let text = spell(&settings, &lists, can);
+                if text.len() > FILE_MAX { Ok(()) } else { write_atomically(&path, &text) }
             };
             if let Ok(Err(err)) = work.blocking(write).await {
                 tracing::warn!(%err, code = Code::State.id(), "a list cannot be kept for the next start");
@@ -122,39 +124,48 @@ fn read(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
         Err(err) => return Err(err),
     };
     let mut text = Vec::new();
-    file.take(FILE_MAX + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > FILE_MAX {
+    file.take(FILE_MAX as u64 + 1).read_to_end(&mut text)?;
+    if text.len() > FILE_MAX {
         return Err(std::io::Error::other("it is too large"));
     }
     Ok(Some(text))
 }
 
-fn spell(settings: &ServerSettings, tools: &[ToolDefinition]) -> Vec<u8> {
+fn spell(settings: &ServerSettings, lists: &Lists, can: Capabilities) -> Vec<u8> {
     // A name holds nothing that JSON escapes.
-    let mut text = format!("{{\"form\":{FORM},\"server\":\"{}\",\"tools\":[", settings.name).into_bytes();
-    for (index, tool) in tools.iter().enumerate() {
-        if index > 0 {
-            text.push(b',');
+    let mut text =
+        format!("{{\"form\":{FORM},\"server\":\"{}\",\"capabilities\":{}", settings.name, can.spelled()).into_bytes();
+    for kind in Kind::ALL {
+        text.extend_from_slice(format!(",\"{}\":[", kind.member()).as_bytes());
+        for (index, definition) in lists.of(kind).iter().enumerate() {
+            if index > 0 {
+                text.push(b',');
+            }
+            text.extend_from_slice(&definition.raw);
         }
-        text.extend_from_slice(&tool.raw);
+        text.push(b']');
     }
-    text.extend_from_slice(b"]}");
+    text.push(b'}');
     text
 }
 
-fn parse(text: &Bytes) -> Result<Vec<ToolDefinition>, String> {
+fn parse(text: &Bytes) -> Result<(Lists, Capabilities), String> {
     let members = json::members(text).map_err(|err| err.to_string())?;
     let get = |key| members.get(key).ok().flatten();
     if get("form").and_then(json::Raw::parse) != Some(FORM) {
         return Err("it is of another form".to_owned());
     }
-    let tools = get("tools").ok_or("it holds no tools")?;
-    let places = json::elements(tools.get()).map_err(|err| err.to_string())?;
-    let read = |place| {
-        let raw = tools.get().get(place).unwrap_or_default();
-        ToolDefinition::read(Bytes::copy_from_slice(raw)).map_err(|err| err.to_string())
-    };
-    places.into_iter().map(read).collect()
+    let mut lists = Lists::default();
+    for kind in Kind::ALL {
+        let list = get(kind.member()).ok_or_else(|| format!("it holds no {}", kind.member()))?;
+        let places = json::elements(list.get()).map_err(|err| err.to_string())?;
+        let read = |place| {
+            let raw = list.get().get(place).unwrap_or_default();
+            Definition::read(kind, Bytes::copy_from_slice(raw)).map_err(|err| err.to_string())
+        };
+        lists.set(kind, places.into_iter().map(read).collect::<Result<_, _>>()?);
+    }
+    Ok((lists, Capabilities::of_result(text)))
 }
 
 /// Takes away the files over the bound.

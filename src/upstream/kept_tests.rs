@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use bytes::Bytes;
 
 use super::{Kept, file, parse, prune, spell};
+use crate::catalog::Lists;
 use crate::id::UpstreamName;
 use crate::runtime::State;
 use crate::secret::Secret;
 use crate::upstream::{ServerSettings, Transport};
-use crate::wire::mcp::ToolDefinition;
+use crate::wire::mcp::{Capabilities, Definition, Kind};
 
 const TOOLS: [&str; 2] =
     [r#"{"name":"a","inputSchema":{"type":"object"},"n":1.10}"#, r#"{ "name" : "\u0062", "x" : null }"#];
@@ -26,8 +27,15 @@ fn settings(name: &str, args: &[&str]) -> ServerSettings {
     ServerSettings::new(UpstreamName::new(name).unwrap(), transport)
 }
 
-fn tools() -> Vec<ToolDefinition> {
-    TOOLS.map(|text| ToolDefinition::read(Bytes::from_static(text.as_bytes())).unwrap()).into()
+const RESOURCE: &str = r#"{"uri":"x:y","name":"n"}"#;
+const CAN: Capabilities = Capabilities { subscribe: true, completions: true, ..Capabilities::ALL };
+
+fn lists() -> Lists {
+    let mut lists = Lists::default();
+    let read = |kind, text: &'static str| Definition::read(kind, Bytes::from_static(text.as_bytes())).unwrap();
+    lists.set(Kind::Tools, TOOLS.map(|text| read(Kind::Tools, text)).into());
+    lists.set(Kind::Resources, [read(Kind::Resources, RESOURCE)].into());
+    lists
 }
 
 fn state(name: &str) -> (PathBuf, Kept) {
@@ -43,10 +51,13 @@ fn a_list_comes_back_as_it_was() {
     let (path, kept) = state("back");
     let server = settings("up.1", &["serve"]);
     assert!(kept.read(&server).is_none(), "nothing was kept yet");
-    let text = spell(&server, &tools());
+    let text = spell(&server, &lists(), CAN);
     assert!(!String::from_utf8(text.clone()).unwrap().contains("secret"));
     fs::write(path.join("lists").join(file(&server)), &text).unwrap();
-    let back = kept.read(&server).unwrap();
+    let (back, can) = kept.read(&server).unwrap();
+    assert_eq!(can, CAN);
+    assert!(back.same(&lists()) && back.of(Kind::Prompts).is_empty());
+    let back = back.of(Kind::Tools);
     assert_eq!(
         back.iter().map(|tool| tool.raw.clone()).collect::<Vec<_>>(),
         TOOLS.map(str::as_bytes).map(Bytes::from_static)
@@ -62,14 +73,14 @@ fn a_list_comes_back_as_it_was() {
 fn a_broken_file_is_ignored() {
     let (path, kept) = state("broken");
     let server = settings("up", &[]);
-    let text = spell(&server, &tools());
+    let text = spell(&server, &lists(), CAN);
     for end in 0..text.len() {
         assert!(parse(&Bytes::copy_from_slice(&text[..end])).is_err(), "cut at {end}");
     }
     assert!(parse(&Bytes::from(text.clone())).is_ok());
-    let other = String::from_utf8(text).unwrap().replace("\"form\":1", "\"form\":2");
+    let other = String::from_utf8(text).unwrap().replace("\"form\":2", "\"form\":3");
     assert_eq!(parse(&Bytes::from(other)).unwrap_err(), "it is of another form");
-    assert!(parse(&Bytes::from_static(br#"{"form":1,"tools":[{"x":1}]}"#)).is_err());
+    assert!(parse(&Bytes::from_static(br#"{"form":2,"capabilities":{},"tools":[{"x":1}]}"#)).is_err());
     fs::create_dir(path.join("lists").join(file(&server))).unwrap();
     assert!(kept.read(&server).is_none());
     fs::remove_dir_all(path).unwrap();

@@ -15,7 +15,9 @@ use crate::exchange::{Reply, UpstreamCall};
 use crate::wire::bridge::{self, Hop};
 use crate::wire::json;
 use crate::wire::jsonrpc::Notification;
-use crate::wire::mcp::{Era, STATELESS_LATEST};
+use crate::wire::mcp::{Capabilities, Era, Kind, Kinds, STATELESS_LATEST};
+
+use super::heard::Heard;
 
 /// A boxed future; the trait objects here need one.
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -48,10 +50,8 @@ pub(super) enum Want {
 pub(super) struct Started {
     /// The connection.
     pub(super) link: Arc<dyn Link>,
-    /// The server advertises `tools`.
-    pub(super) tools: bool,
-    /// The server advertises `tools.listChanged`.
-    pub(super) list_changed: bool,
+    /// What the server says it can do.
+    pub(super) can: Capabilities,
 }
 
 /// Why there is no connection. The words are for the operator; no secret is in them.
@@ -77,11 +77,15 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
     /// that the server has not acted on the request.
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply>;
 
-    /// Starts listening for list changes, where the era needs an own stream for it. At most once per connection.
-    fn watch(self: Arc<Self>);
+    /// Starts listening for changes of the lists of these kinds, where the era needs an own stream for it; an older server
+    /// also tells of resources there. At most once per connection.
+    fn watch(self: Arc<Self>, kinds: Kinds);
 
-    /// Counts the `notifications/tools/list_changed` that have arrived.
-    fn changes(&self) -> watch::Receiver<u64>;
+    /// Counts the changes of lists that the server has told of.
+    fn changes(&self) -> watch::Receiver<Changes>;
+
+    /// Returns what the server has said of watched resources.
+    fn heard(&self) -> &Arc<Heard>;
 
     /// Is cancelled when the connection is of no more use.
     fn closed(&self) -> &CancellationToken;
@@ -96,6 +100,10 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
     fn last_words(&self) -> Option<String>;
 }
 
+/// How often a server has told that a list has changed, for each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Changes([u64; Kind::ALL.len()]);
+
 /// What is sent.
 #[derive(Clone, Debug)]
 pub(super) enum Outgoing {
@@ -108,6 +116,40 @@ pub(super) enum Outgoing {
         /// The params' members without braces.
         members: String,
     },
+}
+
+// === impl Changes ===
+
+impl Changes {
+    /// Takes note of a notification; `false` if it tells of no list.
+    pub(super) fn hear(changes: &watch::Sender<Self>, method: &str) -> bool {
+        let Some(told) = Kind::of_change(method) else { return false };
+        changes.send_modify(|counts| counts.add(|kind| kind.told_as() == told));
+        true
+    }
+
+    /// Takes note that any list may have changed: something may have been missed.
+    pub(super) fn all(changes: &watch::Sender<Self>) {
+        changes.send_modify(|counts| counts.add(|_| true));
+    }
+
+    fn add(&mut self, of: impl Fn(Kind) -> bool) {
+        for (kind, count) in Kind::ALL.into_iter().zip(&mut self.0) {
+            *count += u64::from(of(kind));
+        }
+    }
+
+    /// Returns how often the list of a kind has changed.
+    #[cfg(test)]
+    pub(super) fn of(&self, kind: Kind) -> u64 {
+        self.0.get(kind.index()).copied().unwrap_or_default()
+    }
+
+    /// Returns which kinds have changed since `before`.
+    pub(super) fn since(&self, before: &Self) -> Kinds {
+        let counts = self.0.iter().zip(&before.0);
+        Kind::ALL.into_iter().zip(counts).filter(|(_, (now, then))| now != then).map(|(kind, _)| kind).collect()
+    }
 }
 
 // === impl Outgoing ===
@@ -134,9 +176,9 @@ impl Outgoing {
     }
 
     /// Returns the method's name.
-    pub(super) const fn method(&self) -> &'static str {
+    pub(super) fn method(&self) -> &'static str {
         match self {
-            Self::Call(_) => "tools/call",
+            Self::Call(call) => call.call.params.method.spec().name,
             Self::Own { method, .. } => method,
         }
     }
@@ -181,6 +223,13 @@ pub(super) fn capabilities(call: &UpstreamCall) -> Bytes {
     }
     kept.push(b'}');
     Bytes::from(kept)
+}
+
+/// Spells the params of a `subscriptions/listen` for the changes of these kinds, without braces.
+pub(super) fn subscription(kinds: Kinds) -> String {
+    let kinds = Kind::TOLD.into_iter().filter(|kind| kinds.contains(*kind));
+    let filter: Vec<_> = kinds.map(|kind| format!("\"{}\":true", kind.filter())).collect();
+    format!("\"notifications\":{{{}}}", filter.join(","))
 }
 
 /// Reads the value of `progress` in a progress notification, for the rule that it must grow [R109].

@@ -1,4 +1,4 @@
-//! Reads a server's whole tool list within bounds [LST-01, LST-02, FC-LST-02].
+//! Reads a server's whole lists, of every kind alike, within bounds [LST-01, LST-02, FC-LST-02].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,23 +7,24 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 
-use crate::exchange::{Answer, Event, Outcome, ReplyBody};
+use crate::exchange::{Answer, Event, Outcome, Reject, RejectKind, ReplyBody};
 use crate::wire::json;
 use crate::wire::jsonrpc::{ErrorObject, code};
-use crate::wire::mcp::ToolDefinition;
+use crate::wire::mcp::{Definition, Kind};
 
 use super::ServerSettings;
 use super::link::{Link, Outgoing};
 
 const PAGES_MAX: usize = 100;
-const TOOLS_MAX: usize = 5_000;
+/// How many entries one list may have.
+const ITEMS_MAX: usize = 5_000;
 const BYTES_MAX: usize = 32 << 20;
 const WARNINGS_MAX: usize = 100;
 
-/// A server's list as far as it could be read.
+/// A list of a server as far as it could be read.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    pub(super) tools: Vec<ToolDefinition>,
+    pub(super) items: Vec<Definition>,
     /// What was left out, and why.
     pub(super) warnings: Vec<String>,
     /// How long the server calls its list fresh.
@@ -38,23 +39,20 @@ impl Listing {
     }
 }
 
-/// Reads all pages. What lies beyond a bound is left out with a warning.
-pub(super) async fn read(link: &Arc<dyn Link>, tools: bool, settings: &ServerSettings) -> Result<Listing, String> {
+/// Reads all pages of a kind. What lies beyond a bound is left out with a warning.
+pub(super) async fn read(link: &Arc<dyn Link>, kind: Kind, settings: &ServerSettings) -> Result<Listing, String> {
     let mut listing = Listing::default();
-    if !tools {
-        return Ok(listing);
-    }
     let mut members = String::new();
     let mut seen = HashSet::new();
     let mut bytes = 0;
     for _ in 0..PAGES_MAX {
-        let Some(result) = page(link, members, settings).await? else { return Ok(listing) };
+        let Some(result) = page(link, kind, members, settings).await? else { return Ok(listing) };
         bytes += result.len();
-        let next = add_page(&mut listing, &result)?;
+        let next = add_page(&mut listing, kind, &result)?;
         let Some(cursor) = next else { return Ok(listing) };
-        if listing.tools.len() >= TOOLS_MAX || bytes >= BYTES_MAX {
-            listing.tools.truncate(TOOLS_MAX);
-            listing.warnings.push(format!("more than {TOOLS_MAX} tools or {BYTES_MAX} bytes: the rest is left out"));
+        if listing.items.len() >= ITEMS_MAX || bytes >= BYTES_MAX {
+            listing.items.truncate(ITEMS_MAX);
+            listing.warnings.push(format!("more than {ITEMS_MAX} entries or {BYTES_MAX} bytes: the rest is left out"));
             return Ok(listing);
         }
         if !seen.insert(cursor.clone()) {
@@ -68,29 +66,45 @@ pub(super) async fn read(link: &Arc<dyn Link>, tools: bool, settings: &ServerSet
 }
 
 /// Asks for one page; `None` if the server does not have the method, which counts as empty [LST-07].
-async fn page(link: &Arc<dyn Link>, members: String, settings: &ServerSettings) -> Result<Option<Bytes>, String> {
-    let ask = Arc::clone(link).request(Outgoing::Own { method: "tools/list", members });
-    let outcome = tokio::time::timeout(settings.tool_timeout, async {
-        match ask.await.into_parts() {
-            (ReplyBody::Done(outcome), _) => *outcome,
-            (ReplyBody::Events(mut events), _guards) => loop {
-                match events.next().await {
-                    Some(Event::Done(outcome)) => break outcome,
-                    Some(Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => {}
-                    None => {
-                        break Err(crate::exchange::Reject::upstream(
-                            crate::exchange::RejectKind::Upstream,
-                            "no answer",
-                            "the stream ended",
-                        ));
-                    }
-                }
-            },
-        }
-    })
-    .await
-    .map_err(|_| "no answer in time (tool_timeout_secs)".to_owned())?;
+async fn page(
+    link: &Arc<dyn Link>,
+    kind: Kind,
+    members: String,
+    settings: &ServerSettings,
+) -> Result<Option<Bytes>, String> {
+    let asked = outcome(link, kind.list_method(), members);
+    let outcome = tokio::time::timeout(settings.tool_timeout, asked)
+        .await
+        .map_err(|_| "no answer in time (tool_timeout_secs)".to_owned())?;
     result(outcome)
+}
+
+/// Asks a request of the gateway's own; says what the server said, in words for the log where it refuses.
+pub(super) async fn ask(
+    link: &Arc<dyn Link>,
+    method: &'static str,
+    members: String,
+    limit: Duration,
+) -> Result<Bytes, String> {
+    let outcome = tokio::time::timeout(limit, outcome(link, method, members)).await;
+    match result(outcome.map_err(|_| "no answer in time".to_owned())?)? {
+        Some(result) => Ok(result),
+        None => Err(format!("error {}", code::METHOD_NOT_FOUND.0)),
+    }
+}
+
+async fn outcome(link: &Arc<dyn Link>, method: &'static str, members: String) -> Outcome {
+    let ask = Arc::clone(link).request(Outgoing::Own { method, members });
+    match ask.await.into_parts() {
+        (ReplyBody::Done(outcome), _) => *outcome,
+        (ReplyBody::Events(mut events), _guards) => loop {
+            match events.next().await {
+                Some(Event::Done(outcome)) => break outcome,
+                Some(Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => {}
+                None => break Err(Reject::upstream(RejectKind::Upstream, "no answer", "the stream ended")),
+            }
+        },
+    }
 }
 
 fn result(outcome: Outcome) -> Result<Option<Bytes>, String> {
@@ -103,24 +117,25 @@ fn result(outcome: Outcome) -> Result<Option<Bytes>, String> {
                 if error.code == code::METHOD_NOT_FOUND { Ok(None) } else { Err(format!("error {}", error.code.0)) }
             }
         },
-        Ok(Answer::Discovery(_) | Answer::Ended | Answer::Tools(_) | Answer::Unseen(_)) => Err("no list".to_owned()),
+        Ok(Answer::Discovery(_) | Answer::Ended | Answer::Page(_) | Answer::Unseen(_)) => Err("no list".to_owned()),
     }
 }
 
-/// Adds a page's tools; returns the next cursor as JSON text.
-fn add_page(listing: &mut Listing, result: &Bytes) -> Result<Option<String>, String> {
+/// Adds a page's entries; returns the next cursor as JSON text.
+fn add_page(listing: &mut Listing, kind: Kind, result: &Bytes) -> Result<Option<String>, String> {
     let members = json::members(result).map_err(|err| err.to_string())?;
     let get = |key| members.get(key).map_err(|err| err.to_string());
-    let tools = get("tools")?.ok_or("a result without 'tools'")?;
-    let places = json::elements(tools.get()).map_err(|err| format!("'tools': {err}"))?;
+    let member = kind.member();
+    let items = get(member)?.ok_or_else(|| format!("a result without '{member}'"))?;
+    let places = json::elements(items.get()).map_err(|err| format!("'{member}': {err}"))?;
     for place in places {
-        if listing.tools.len() >= TOOLS_MAX {
-            listing.warn(format!("more than {TOOLS_MAX} tools: the rest is left out"));
+        if listing.items.len() >= ITEMS_MAX {
+            listing.warn(format!("more than {ITEMS_MAX} entries: the rest is left out"));
             return Ok(None);
         }
-        match ToolDefinition::read(result.slice_ref(tools.get().get(place).unwrap_or_default())) {
-            Ok(tool) => listing.tools.push(tool),
-            Err(err) => listing.warn(format!("a tool is left out: {err}")),
+        match Definition::read(kind, result.slice_ref(items.get().get(place).unwrap_or_default())) {
+            Ok(item) => listing.items.push(item),
+            Err(err) => listing.warn(format!("a {} is left out: {err}", kind.noun())),
         }
     }
     let ttl = get("ttlMs")?.and_then(json::Raw::parse).filter(|ttl| *ttl > 0).map(Duration::from_millis);

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{PAGES_MAX, TOOLS_MAX, read};
+use super::{ITEMS_MAX, PAGES_MAX, read};
 use crate::exchange::{Answer, Reply};
 use crate::id::UpstreamName;
-use crate::upstream::link::{BoxFuture, Link, Outgoing};
+use crate::upstream::heard::Heard;
+use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing};
 use crate::upstream::{ServerSettings, Transport};
 use crate::wire::jsonrpc::{RequestId, Response};
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Era, Kind, Kinds};
 
 use super::Listing;
 
@@ -21,7 +22,8 @@ struct Pages {
     page: Box<dyn Fn(&str) -> String + Send + Sync>,
     asked: AtomicUsize,
     closed: CancellationToken,
-    changes: watch::Sender<u64>,
+    changes: watch::Sender<Changes>,
+    heard: std::sync::Arc<Heard>,
     cursors: Mutex<Vec<String>>,
 }
 
@@ -45,10 +47,14 @@ impl Link for Pages {
         Box::pin(async move { Reply::once(Ok(Answer::Upstream { response, era: Era::Legacy })) })
     }
 
-    fn watch(self: std::sync::Arc<Self>) {}
+    fn watch(self: std::sync::Arc<Self>, _: Kinds) {}
 
-    fn changes(&self) -> watch::Receiver<u64> {
+    fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn heard(&self) -> &std::sync::Arc<Heard> {
+        &self.heard
     }
 
     fn closed(&self) -> &CancellationToken {
@@ -71,7 +77,8 @@ async fn listing(page: impl Fn(&str) -> String + Send + Sync + 'static) -> (Resu
         page: Box::new(page),
         asked: AtomicUsize::new(0),
         closed: CancellationToken::new(),
-        changes: watch::Sender::new(0),
+        changes: watch::Sender::new(Changes::default()),
+        heard: std::sync::Arc::default(),
         cursors: Mutex::default(),
     });
     let transport = Transport::Stdio {
@@ -84,7 +91,7 @@ async fn listing(page: impl Fn(&str) -> String + Send + Sync + 'static) -> (Resu
     let settings = ServerSettings::new(UpstreamName::new("s").unwrap(), transport);
     let link = std::sync::Arc::clone(&pages);
     let link: std::sync::Arc<dyn Link> = link;
-    let read = read(&link, true, &settings).await;
+    let read = read(&link, Kind::Tools, &settings).await;
     (read, pages.asked.load(Ordering::Relaxed))
 }
 
@@ -103,7 +110,7 @@ async fn all_pages_are_read_once() {
     })
     .await;
     let read = read.unwrap();
-    let names: Vec<_> = read.tools.iter().map(|tool| tool.name.to_string()).collect();
+    let names: Vec<_> = read.items.iter().map(|tool| tool.name.to_string()).collect();
     assert_eq!(names, (0..14).map(|number| format!("t{number}")).collect::<Vec<_>>());
     assert!(read.warnings.is_empty() && asked == 3);
 }
@@ -113,7 +120,7 @@ async fn all_pages_are_read_once() {
 async fn endless_lists_have_an_end() {
     let (read, asked) = listing(|_| format!(r#"{{"tools":[{}],"nextCursor":"same"}}"#, tools(0..1))).await;
     let read = read.unwrap();
-    assert_eq!((read.tools.len(), read.warnings.len(), asked), (2, 1, 2));
+    assert_eq!((read.items.len(), read.warnings.len(), asked), (2, 1, 2));
     let count = AtomicUsize::new(0);
     let (read, asked) = listing(move |_| {
         let number = count.fetch_add(1, Ordering::Relaxed);
@@ -128,7 +135,7 @@ async fn endless_lists_have_an_end() {
     })
     .await;
     let read = read.unwrap();
-    assert_eq!((read.tools.len(), read.warnings.len(), asked), (TOOLS_MAX, 1, TOOLS_MAX / 1_000));
+    assert_eq!((read.items.len(), read.warnings.len(), asked), (ITEMS_MAX, 1, ITEMS_MAX / 1_000));
 }
 
 /// One tool that cannot be read costs that tool alone; a result that is no list is an error.
@@ -136,7 +143,7 @@ async fn endless_lists_have_an_end() {
 async fn bad_entries_are_left_out() {
     let (read, _) = listing(|_| r#"{"tools":[{"name":1},{"name":"good"},7]}"#.to_owned()).await;
     let read = read.unwrap();
-    assert_eq!((read.tools.len(), read.warnings.len()), (1, 2));
+    assert_eq!((read.items.len(), read.warnings.len()), (1, 2));
     for bad in [r#"{"tools":{}}"#, "{}", "[]"] {
         assert!(listing(move |_| bad.to_owned()).await.0.is_err(), "{bad}");
     }

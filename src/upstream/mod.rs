@@ -5,7 +5,9 @@
 
 #[cfg(test)]
 pub(crate) mod fake;
+mod heard;
 mod http;
+mod keeper;
 mod kept;
 mod lease;
 mod link;
@@ -16,8 +18,10 @@ mod set;
 mod settings;
 mod stdio;
 mod succession;
+mod watches;
 
 pub use lease::Lease;
 pub use server::{Phase, Server, TargetStatus};
 pub use set::{SetError, TargetSet};
 pub use settings::{EraChoice, OnDown, ServerSettings, Transport};
+pub use watches::{Hears, Watch, WatchError};

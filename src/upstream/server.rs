@@ -7,35 +7,23 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::codes::Code;
+use crate::catalog::Lists;
 use crate::exchange::{OwnerKey, Reject, RejectKind, Reply, UpstreamCall};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::policy::Permitted;
-use crate::runtime::{ReadyLatch, Tasks};
-use crate::wire::mcp::{Era, ToolDefinition};
+use crate::runtime::Tasks;
+use crate::wire::mcp::{Capabilities, Era};
 
 use super::kept::Kept;
 use super::lease::Lease;
-use super::link::{Connector, Link, Outgoing, StartError, Started, Want};
-use super::list::{self, Listing};
+use super::link::{Connector, Link, Outgoing, StartError, Want};
 use super::means::Means;
-use super::{OnDown, ServerSettings, Transport};
-
-const BACKOFF_MIN: Duration = Duration::from_millis(500);
-const BACKOFF_MAX: Duration = Duration::from_secs(60);
-/// How long after a server went down `on_down = "hide"` takes its tools away [TRN-7].
-const HIDE_AFTER: Duration = Duration::from_secs(10);
-/// A connection that has lived so long counts as good: the next pause is the shortest again.
-const STABLE: Duration = Duration::from_secs(10);
-/// Changes that come together are read once.
-const COALESCE: Duration = Duration::from_millis(250);
-/// A list with a time to live is read again after it, but not more often than this.
-const TTL_MIN: Duration = Duration::from_secs(5);
+use super::watches::Watches;
+use super::{ServerSettings, Transport};
 
 /// Where a server stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,28 +41,32 @@ pub enum Phase {
 pub struct TargetStatus {
     /// Where it stands.
     pub phase: Phase,
-    /// Its last good list; `None` until it has answered one.
-    pub tools: Option<Arc<[ToolDefinition]>>,
+    /// Its last good lists; `None` until it has answered one.
+    pub lists: Option<Lists>,
+    /// What it says it can do.
+    pub can: Capabilities,
 }
 
 /// One server behind the gateway.
 pub struct Server {
-    settings: Arc<ServerSettings>,
-    connector: Arc<dyn Connector>,
+    pub(super) settings: Arc<ServerSettings>,
+    pub(super) connector: Arc<dyn Connector>,
     pub(super) lease: Arc<Lease>,
     pub(super) tasks: Tasks,
-    starts: Arc<Semaphore>,
+    pub(super) starts: Arc<Semaphore>,
+    /// The resources of it that are watched.
+    pub(super) watches: Arc<Watches>,
     pub(super) status: watch::Sender<TargetStatus>,
     news: watch::Sender<u64>,
-    kept: Kept,
-    hidden: AtomicBool,
+    pub(super) kept: Kept,
+    pub(super) hidden: AtomicBool,
     pub(super) started: AtomicBool,
     /// One principal alone is granted it.
     pub(super) sole: AtomicBool,
     /// The list must be read over another connection than the one that has become a principal's own.
     pub(super) apart: Notify,
     /// The whole set is being closed: nothing is started again.
-    stopping: CancellationToken,
+    pub(super) stopping: CancellationToken,
     eras: Mutex<Eras>,
     /// The connection the list is read over.
     pub(super) catalog: Mutex<Option<Arc<dyn Link>>>,
@@ -88,13 +80,6 @@ pub struct Server {
 struct Eras {
     legacy: Option<bool>,
     stateless: Option<bool>,
-}
-
-/// A connection with its first list, and what has changed since that was asked for.
-struct First {
-    started: Started,
-    listing: Listing,
-    changes: watch::Receiver<u64>,
 }
 
 /// Forgets a slot that was made for a connection which never came to be, also when its caller has gone.
@@ -123,13 +108,15 @@ pub(super) type Slot = Arc<tokio::sync::Mutex<Option<Arc<dyn Link>>>>;
 
 impl Server {
     pub(super) fn new(settings: Arc<ServerSettings>, connector: Arc<dyn Connector>, means: &Means) -> Arc<Self> {
-        let status = watch::Sender::new(TargetStatus { phase: Phase::Starting, tools: None });
+        let status =
+            watch::Sender::new(TargetStatus { phase: Phase::Starting, lists: None, can: Capabilities::default() });
         Arc::new(Self {
             lease: Lease::new(settings.name.clone()),
             settings,
             connector,
             tasks: means.tasks.clone(),
             starts: Arc::clone(&means.starts),
+            watches: Arc::default(),
             status,
             news: means.news.clone(),
             kept: means.kept.clone(),
@@ -175,12 +162,12 @@ impl Server {
         self.hidden.load(Ordering::Acquire)
     }
 
-    /// Shows the list that was kept, until the fresh one arrives [TRN-8]. Blocks.
+    /// Shows the lists that were kept, until the fresh ones arrive [TRN-8]. Blocks.
     pub(super) fn recall(&self) {
-        if self.status.borrow().tools.is_none()
-            && let Some(tools) = self.kept.read(&self.settings)
+        if self.status.borrow().lists.is_none()
+            && let Some((lists, can)) = self.kept.read(&self.settings)
         {
-            self.change(|status| status.tools = Some(tools));
+            self.change(|status| (status.lists, status.can) = (Some(lists), can));
         }
     }
 
@@ -216,178 +203,23 @@ impl Server {
         }
     }
 
-    /// Starts the server and keeps it: lists, watches, restarts with backoff. Ends when tasks are cancelled.
-    pub(super) async fn supervise(self: Arc<Self>, latch: Option<ReadyLatch>) {
-        tokio::select! {
-            biased;
-            () = self.stopping.cancelled() => {}
-            () = Arc::clone(&self).keep(latch) => {}
-        }
-    }
-
-    async fn keep(self: Arc<Self>, mut latch: Option<ReadyLatch>) {
-        let mut failures = 0_u32;
-        loop {
-            let started = {
-                let _permit = self.starts.acquire().await;
-                let open = Arc::clone(&self.connector).open(Want::Any);
-                tokio::time::timeout(self.settings.start_timeout, open).await
-            };
-            let started = match started {
-                Ok(Ok(started)) => self.first_list(started).await,
-                Ok(Err(err)) => Err(err.to_string()),
-                Err(_) => Err("did not finish its start in time (start_timeout_secs)".to_owned()),
-            };
-            match started {
-                Ok(first) => {
-                    // Ready from the first good list on, whatever happens later [OPS-4].
-                    drop(latch.take());
-                    failures = self.live_long(first).await.map_or(0, |()| failures.saturating_add(1));
-                    self.set_phase(if failures < 2 {
-                        Phase::Starting
-                    } else {
-                        Phase::Down(format!("has ended {failures} times soon after its start"))
-                    });
-                }
-                Err(cause) => {
-                    tracing::warn!(server = %self.name(), cause, code = Code::ServerDown.id(), "the server is down");
-                    failures = failures.saturating_add(1);
-                    self.set_phase(Phase::Down(cause));
-                    self.hide_later();
-                }
-            }
-            tokio::time::sleep(backoff(failures)).await;
-            if matches!(self.status.borrow().phase, Phase::Down(_)) && failures == 1 {
-                tracing::info!(server = %self.name(), "the server is tried again");
-            }
-        }
-    }
-
-    /// Reads the first list. Changes are listened for before, so that none is lost while it is read.
-    async fn first_list(&self, started: Started) -> Result<First, String> {
-        let changes = started.link.changes();
-        if started.list_changed {
-            Arc::clone(&started.link).watch();
-        }
-        match self.read(&started).await {
-            Ok(listing) => Ok(First { started, listing, changes }),
-            Err(cause) => {
-                started.link.close();
-                Err(format!("tools/list failed: {cause}"))
-            }
-        }
-    }
-
-    async fn read(&self, started: &Started) -> Result<Listing, String> {
-        let reading = list::read(&started.link, started.tools, &self.settings);
-        let limit = self.settings.tool_max;
-        tokio::time::timeout(limit, reading).await.unwrap_or_else(|_| Err("its pages take too long".to_owned()))
-    }
-
-    /// Lives with one connection until it ends; `Some` if that was soon, which counts as a failure.
-    async fn live_long(self: &Arc<Self>, first: First) -> Option<()> {
-        let mut life = std::pin::pin!(self.live(first));
-        if tokio::time::timeout(STABLE, &mut life).await.is_ok() {
-            return Some(());
-        }
-        life.await;
-        None
-    }
-
-    /// Lives with one connection until it ends.
-    async fn live(self: &Arc<Self>, first: First) {
-        let First { started, mut listing, mut changes } = first;
-        let link = Arc::clone(&started.link);
-        self.found(link.era());
-        self.offer(&link);
-        loop {
-            let ttl = listing.ttl.map(|ttl| ttl.max(TTL_MIN)).filter(|_| !started.list_changed);
-            self.publish(listing);
-            let mut again = None;
-            listing = loop {
-                let expired = async {
-                    match again.or(ttl) {
-                        Some(pause) => tokio::time::sleep(pause).await,
-                        None => std::future::pending().await,
-                    }
-                };
-                tokio::select! {
-                    () = link.closed().cancelled() => {
-                        let words = link.last_words().unwrap_or_else(|| "the connection ended".to_owned());
-                        tracing::warn!(server = %self.name(), cause = words, "the server has gone");
-                        return;
-                    }
-                    () = self.apart.notified() => {
-                        // It may have been said twice before this connection was opened.
-                        if self.lists_over_an_owned_one() {
-                            tracing::info!(server = %self.name(), "its list gets a connection of its own");
-                            return;
-                        }
-                    }
-                    Ok(()) = changes.changed() => tokio::time::sleep(COALESCE).await,
-                    () = expired => {}
-                }
-                changes.mark_unchanged();
-                match self.read(&started).await {
-                    Ok(listing) => break listing,
-                    Err(cause) => tracing::warn!(server = %self.name(), cause, "its list could not be read again"),
-                }
-                again = Some(TTL_MIN);
-            };
-        }
-    }
-
-    fn publish(&self, listing: Listing) {
-        for warning in &listing.warnings {
-            tracing::warn!(server = %self.name(), warning, "its list is not as it should be");
-        }
-        self.hidden.store(false, Ordering::Release);
-        let same = |status: &TargetStatus| {
-            let raw = |tools: &[ToolDefinition]| tools.iter().map(|tool| tool.raw.clone()).collect::<Vec<_>>();
-            status.phase == Phase::Ready
-                && status.tools.as_deref().is_some_and(|tools| raw(tools) == raw(&listing.tools))
-        };
-        if same(&self.status.borrow()) {
-            return;
-        }
-        self.change(|status| {
-            status.phase = Phase::Ready;
-            status.tools = Some(Arc::from(listing.tools));
-        });
-        self.kept.write(&self.settings, self.status.subscribe(), &self.tasks);
-    }
-
-    fn set_phase(&self, phase: Phase) {
+    pub(super) fn set_phase(&self, phase: Phase) {
         self.change(|status| status.phase = phase);
     }
 
     /// Changes the status under the lock of the news: who sees the one and then asks for the other sees both.
-    fn change(&self, change: impl FnOnce(&mut TargetStatus)) {
+    pub(super) fn change(&self, change: impl FnOnce(&mut TargetStatus)) {
         self.news.send_modify(|count| {
             self.status.send_modify(change);
             *count += 1;
         });
     }
 
-    fn tell(&self) {
+    pub(super) fn tell(&self) {
         self.news.send_modify(|count| *count += 1);
     }
 
-    fn hide_later(self: &Arc<Self>) {
-        if self.settings.on_down != OnDown::Hide || self.is_hidden() {
-            return;
-        }
-        let server = Arc::clone(self);
-        self.tasks.spawn("hide a server that is down", async move {
-            tokio::time::sleep(HIDE_AFTER).await;
-            if matches!(server.status.borrow().phase, Phase::Down(_)) {
-                server.hidden.store(true, Ordering::Release);
-                server.tell();
-            }
-        });
-    }
-
-    fn found(&self, era: Era) {
+    pub(super) fn found(&self, era: Era) {
         let mut eras = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
         match era {
             Era::Legacy => *eras = Eras { legacy: Some(true), stateless: eras.stateless.or(Some(false)) },
@@ -404,7 +236,7 @@ impl Server {
     }
 
     /// Gives a connection that was opened for the list to its first fitting caller, or to all where it has no state.
-    fn offer(&self, link: &Arc<dyn Link>) {
+    pub(super) fn offer(&self, link: &Arc<dyn Link>) {
         *self.catalog.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(link));
         if !self.is_http() {
             // With more principals than one, the list must not depend on what one of them does to a child of its own.
@@ -586,18 +418,11 @@ impl fmt::Debug for Server {
     }
 }
 
-/// The pause before start number `failures + 1`: doubled each time, with up to a quarter of jitter.
-fn backoff(failures: u32) -> Duration {
-    let base = BACKOFF_MIN.saturating_mul(1 << failures.saturating_sub(1).min(7)).min(BACKOFF_MAX);
-    let jitter = crate::seal::random::<1>().map_or(0, |[byte]| u32::from(byte));
-    base + base / 4 * jitter / 255
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use super::{BACKOFF_MAX, BACKOFF_MIN, Phase, Server, ServerSettings, Transport, backoff};
+    use super::{Phase, Server, ServerSettings, Transport};
     use crate::clock::Clock;
     use crate::id::UpstreamName;
     use crate::runtime::Tasks;
@@ -627,12 +452,5 @@ mod tests {
                 assert!(news >= count, "change {count} is seen, and the news of {news} alone");
             }
         });
-    }
-
-    #[test]
-    fn pauses_grow_and_are_bounded() {
-        assert!(backoff(0) >= BACKOFF_MIN && backoff(1) <= BACKOFF_MIN * 2);
-        assert!(backoff(4) >= BACKOFF_MIN * 8);
-        assert!(backoff(u32::MAX) >= BACKOFF_MAX && backoff(u32::MAX) <= BACKOFF_MAX * 2);
     }
 }

@@ -32,10 +32,10 @@ impl Server {
         Arc::strong_count(&self.lease) > 1
     }
 
-    /// Shows the list of the server that it replaces until it has its own, so that a restart takes no tool away.
+    /// Shows the lists of the server that it replaces until it has its own, so that a restart takes no tool away.
     pub(super) fn inherit(&self, old: &Self) {
-        let tools = old.status().tools;
-        self.status.send_modify(|status| status.tools = tools);
+        let old = old.status();
+        self.status.send_modify(|status| (status.lists, status.can) = (old.lists, old.can));
     }
 
     /// Says whether one principal alone is granted the server: then the child its list is read from may be that one's own.

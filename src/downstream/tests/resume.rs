@@ -16,7 +16,7 @@ use crate::exchange::{ClientFacts, Endpoint, Told};
 use crate::id::PrincipalId;
 use crate::session::{NewSession, Priming, ReplayLimits, Said, SessionLimits, SessionStore};
 use crate::wire::jsonrpc::RequestId;
-use crate::wire::mcp::ProtocolVersion;
+use crate::wire::mcp::{Kind, ProtocolVersion};
 
 /// One event as it stands on the wire.
 #[derive(Debug)]
@@ -295,7 +295,7 @@ async fn an_answer_that_nobody_looks_at_is_kept_whole() {
     let new = NewSession { principal, endpoint, client, told: Told::default() };
     let session = SessionStore::new(limits, house.clock.clone()).create(new).unwrap();
     for large in [false, true] {
-        let kept = session.keep(RequestId::number(1), "t".to_owned()).unwrap();
+        let kept = session.keep(RequestId::number(1), (Kind::Tools, "t".to_owned())).unwrap();
         let piece = |text: &str| Ok(Bytes::from(text.to_owned()));
         let rest =
             futures_util::stream::iter([piece("[1,"), piece(&"2".repeat(if large { 2000 } else { 2 })), piece("]}")]);

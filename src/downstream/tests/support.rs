@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, broadcast, mpsc};
@@ -15,15 +15,15 @@ use tokio::sync::{Notify, broadcast, mpsc};
 use crate::clock::Clock;
 use crate::downstream::{Downstream, DownstreamSettings};
 use crate::exchange::{
-    Answer, Call, Caller, Discovery, Endpoint, Event, Exchange, Handler, OwnerKey, ReasonCode, Reject, RejectKind,
-    Reply, Retry, ToolsPage, Unseen,
+    Answer, Call, Caller, Discovery, Endpoint, Event, Exchange, Handler, ListPage, Listen, OwnerKey, ReasonCode,
+    Reject, RejectKind, Reply, Retry, Seen, Unseen, WatchEvent, Watching,
 };
 use crate::id::PrincipalId;
 use crate::identity::Credential;
 use crate::net::{Listener, Slots};
 use crate::runtime::{Drain, Tasks};
 use crate::wire::jsonrpc::{RequestId, Response};
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Capabilities, Era, Kind, Kinds};
 
 pub(super) const LEGACY: &str = "Host: localhost\r\nx-api-key: alice\r\nContent-Type: application/json\r\n";
 
@@ -47,8 +47,23 @@ pub(super) struct Hall {
     pub(super) changes: broadcast::Sender<()>,
     /// Whether anybody may call anything.
     pub(super) open: AtomicBool,
+    /// What the last client watches that has asked to, or listens.
+    pub(super) watched: Mutex<Watching>,
     /// The facts of the last exchange.
     pub(super) last: Mutex<Option<Facts>>,
+}
+
+/// What the hall says it can do.
+const CAN: Capabilities = Capabilities {
+    lists: Kinds::NONE.with(Kind::Tools).with(Kind::Prompts),
+    tells: Kinds::NONE.with(Kind::Tools),
+    subscribe: false,
+    completions: true,
+    logging: false,
+};
+/// The same, as a client reads it.
+pub(super) fn can() -> Value {
+    json!({"completions": {}, "prompts": {}, "tools": {"listChanged": true}})
 }
 
 #[derive(Clone)]
@@ -74,12 +89,16 @@ impl Caller for Guest {
         }
     }
 
-    fn may_call(&self, _: &Endpoint, _: &str) -> bool {
+    fn capabilities(&self, _: &Endpoint) -> Capabilities {
+        CAN
+    }
+
+    fn may_call(&self, _: &Endpoint, _: Kind, _: &str) -> bool {
         self.1
     }
 
-    fn seen(&self, _: &Endpoint) -> u64 {
-        1
+    fn seen(&self, _: &Endpoint) -> Seen {
+        Seen([1; 4])
     }
 }
 
@@ -89,7 +108,7 @@ pub(super) const KINDS: [(&str, RejectKind, u16, i64); 9] = [
     ("r-draining", RejectKind::Draining, 503, -31003),
     ("r-limit", RejectKind::Limit, 200, -31000),
     ("r-many", RejectKind::TooMany, 503, -31002),
-    ("r-unknown", RejectKind::UnknownTool, 200, -32602),
+    ("r-unknown", RejectKind::Unknown, 200, -32602),
     ("r-upstream", RejectKind::Upstream, 200, -32603),
     ("r-timeout", RejectKind::UpstreamTimeout, 200, -32603),
     ("r-method", RejectKind::MethodNotFound, 404, -32601),
@@ -132,19 +151,34 @@ impl Handler for Hall {
             let name = match &exchange.call {
                 Call::Discover => {
                     let instructions = Some("Be \"kind\"".to_owned());
-                    return Reply::once(Ok(Answer::Discovery(Discovery { instructions })));
+                    return Reply::once(Ok(Answer::Discovery(Discovery { instructions, capabilities: CAN })));
                 }
-                Call::ListTools { cursor, .. } => {
-                    let tools = Bytes::from_static(br#"[{"name":"a","inputSchema":{}}]"#);
-                    let page = ToolsPage { tools, next_cursor: cursor.clone(), ttl_ms: 0, private: true };
-                    return Reply::once(Ok(Answer::Tools(page)));
+                Call::List { kind, cursor, .. } => {
+                    let items = Bytes::from_static(br#"[{"name":"a","inputSchema":{}}]"#);
+                    let page = ListPage { kind: *kind, items, next_cursor: cursor.clone(), ttl_ms: 0, private: true };
+                    return Reply::once(Ok(Answer::Page(page)));
                 }
-                Call::Listen(_) => "listen".to_owned(),
-                Call::CallTool(call) => call.params.name.clone(),
+                Call::Listen(listen) => {
+                    *hall.watched.lock().unwrap() = listen.watching.clone();
+                    "listen".to_owned()
+                }
+                Call::Watch { uri, .. } if uri == "hidden" => {
+                    return Reply::once(Err(Reject::client(RejectKind::InvalidParams, "No", ReasonCode::Unknown)));
+                }
+                Call::Watch { uri, watching } => {
+                    watching.begin(uri).unwrap();
+                    *hall.watched.lock().unwrap() = watching.clone();
+                    return Reply::once(Ok(Answer::Ended));
+                }
+                Call::ToServer(call) => call.params.name.clone(),
             };
             let headers = match &exchange.call {
-                Call::CallTool(call) => call.param_headers.clone(),
-                Call::Discover | Call::Listen(_) | Call::ListTools { .. } => None,
+                Call::ToServer(call) => call.param_headers.clone(),
+                Call::Discover | Call::Listen(_) | Call::List { .. } | Call::Watch { .. } => None,
+            };
+            let resources = match exchange.call {
+                Call::Listen(listen) => Some(listen).filter(|listen| !listen.resources.is_empty()),
+                Call::Discover | Call::List { .. } | Call::ToServer(_) | Call::Watch { .. } => None,
             };
             let facts = (exchange.endpoint, exchange.owner.key, headers, name.clone());
             *hall.last.lock().unwrap() = Some(facts);
@@ -152,7 +186,10 @@ impl Handler for Hall {
             let changes = hall.changes.subscribe();
             hall.noticed.try_send(Noticed::Began(name.clone())).unwrap();
             let witness = Witness(name.clone(), hall.noticed.clone());
-            let reply = hall.play(&name, changes).await;
+            let reply = match resources {
+                Some(listen) => listen_to(listen),
+                None => hall.play(&name, changes).await,
+            };
             reply.with_guard(witness)
         }
     }
@@ -171,6 +208,39 @@ fn no_room() -> Reject {
     Reject { retry: Retry::After(Duration::from_secs(1)), ..reject }
 }
 
+/// Says that tools or watched resources have changed.
+fn changing(changes: broadcast::Receiver<()>, watching: Watching) -> Reply {
+    Reply::events(Box::pin(futures_util::stream::unfold((changes, watching), |(mut changes, watching)| async move {
+        loop {
+            if let Some(uri) = watching.next_updated() {
+                return Some((Event::Watch(WatchEvent::Updated(uri)), (changes, watching)));
+            }
+            tokio::select! {
+                change = changes.recv() => {
+                    return change.ok().map(|()| (Event::Changed(Kind::Tools), (changes, watching)));
+                }
+                () = watching.news() => {}
+            }
+        }
+    })))
+}
+
+/// Says which resources are listened to, and then which have changed.
+fn listen_to(listen: Listen) -> Reply {
+    let honoured: Vec<String> = listen.resources.iter().filter(|uri| *uri != "hidden").cloned().collect();
+    honoured.iter().for_each(|uri| assert!(listen.watching.begin(uri).unwrap()));
+    let first = Event::Watch(WatchEvent::Honoured { kinds: listen.kinds, resources: honoured });
+    let rest = futures_util::stream::unfold(listen.watching, |watching| async move {
+        loop {
+            if let Some(uri) = watching.next_updated() {
+                return Some((Event::Watch(WatchEvent::Updated(uri)), watching));
+            }
+            watching.news().await;
+        }
+    });
+    Reply::events(Box::pin(futures_util::stream::iter([first]).chain(rest)))
+}
+
 impl Hall {
     async fn play(&self, name: &str, changes: broadcast::Receiver<()>) -> Reply {
         if let Some((_, kind, ..)) = KINDS.iter().find(|(kind, ..)| *kind == name) {
@@ -182,9 +252,7 @@ impl Hall {
             return Reply::once(Ok(Answer::Upstream { response: Box::new(response), era: Era::Stateless }));
         }
         match name {
-            "listen" => Reply::events(Box::pin(futures_util::stream::unfold(changes, |mut changes| async move {
-                changes.recv().await.ok().map(|()| (Event::ToolsChanged, changes))
-            }))),
+            "listen" => changing(changes, self.watched.lock().unwrap().clone()),
             "large" => large(),
             "no-room" => Reply::once(Err(no_room())),
             "hang" => std::future::pending().await,
@@ -263,7 +331,8 @@ impl House {
         let (sender, noticed) = mpsc::channel(256);
         let (changes, _) = broadcast::channel(16);
         let (gate, open, last) = (Arc::default(), AtomicBool::new(true), Mutex::default());
-        let hall = Arc::new(Hall { noticed: sender, gate, changes, open, last });
+        let watched = Mutex::default();
+        let hall = Arc::new(Hall { noticed: sender, gate, changes, open, watched, last });
         let (tasks, drain, clock) = (Tasks::new(), Drain::new(), Clock::manual());
         let door = Downstream::new(settings, Arc::clone(&hall), tasks.clone(), drain.clone(), clock.clone());
         let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), Slots::new(64)).unwrap();

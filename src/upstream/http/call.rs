@@ -76,10 +76,10 @@ impl Peer {
         }
     }
 
-    fn tools_changed(&self) {
+    fn hear(&self, notification: &Notification) {
         match self {
-            Self::Session(link, ..) => link.tools_changed(),
-            Self::Stateless(link) => link.tools_changed(),
+            Self::Session(link, ..) => link.hear(notification),
+            Self::Stateless(link) => link.hear(notification),
         }
     }
 
@@ -213,11 +213,10 @@ impl Call {
             "notifications/message" if matches!(self.outgoing, Outgoing::Call(_)) => {
                 Some(Event::Log(notification.raw.clone()))
             }
-            "notifications/tools/list_changed" => {
-                self.peer.tools_changed();
+            _ => {
+                self.peer.hear(notification);
                 None
             }
-            _ => None,
         }
     }
 

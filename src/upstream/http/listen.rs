@@ -1,4 +1,4 @@
-//! The streams on which a server says that its tools have changed: a session's GET, or `subscriptions/listen`.
+//! The streams on which a server says that its lists have changed: a session's GET, or `subscriptions/listen`.
 //!
 //! Not for: answers to requests. Invariants: a server that offers no stream is left alone after a few tries; every gap
 //! in which a change may have been missed counts as one.
@@ -9,10 +9,10 @@ use std::time::Duration;
 use http::StatusCode;
 
 use crate::net::ResponseBody;
-use crate::upstream::link::Link as _;
+use crate::upstream::link::{Link as _, subscription};
 use crate::wire::bridge;
 use crate::wire::jsonrpc::{ErrorObject, Message, code};
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Era, Kinds};
 use crate::wire::sse;
 
 use super::reader::{EventReader, Place, ReadError};
@@ -61,30 +61,32 @@ async fn session_once(link: &Arc<SessionLink>, place: &mut Place, worked: bool) 
     if response.status == StatusCode::METHOD_NOT_ALLOWED {
         return Try::Never;
     }
+    if worked && response.status == StatusCode::NOT_FOUND {
+        link.renew_lost(&session).await;
+        return Try::NotNow;
+    }
     let stream = is_event_stream(&response.headers);
     if !response.status.is_success() || !stream {
         return Try::NotNow;
     }
     if worked && place.last_id.is_none() {
-        link.tools_changed();
+        link.missed();
     }
     let lived = read(link.target(), response.body, place, |message| match message {
-        Message::Notification(notification) if notification.method == "notifications/tools/list_changed" => {
-            link.tools_changed();
-        }
+        Message::Notification(notification) => link.hear(&notification),
         Message::Request(request) => link.serve(&session, &request),
-        Message::Notification(_) | Message::Response(_) => {}
+        Message::Response(_) => {}
     });
     if lived.await { Try::Lived } else { Try::NotNow }
 }
 
 /// Keeps a subscription open until the link is closed or the server refuses it.
-pub(super) async fn stateless(link: Arc<StatelessLink>) {
+pub(super) async fn stateless(link: Arc<StatelessLink>, kinds: Kinds) {
     let closed = link.closed().clone();
     let work = async {
         let mut backoff = Backoff::default();
         loop {
-            let went = stateless_once(&link, backoff.worked).await;
+            let went = stateless_once(&link, kinds, backoff.worked).await;
             if !backoff.next(&went, link.target(), &Place::default()).await {
                 return;
             }
@@ -94,10 +96,10 @@ pub(super) async fn stateless(link: Arc<StatelessLink>) {
     tracing::debug!(server = %link.target().name, "no subscription to list changes any more");
 }
 
-async fn stateless_once(link: &Arc<StatelessLink>, worked: bool) -> Try {
+async fn stateless_once(link: &Arc<StatelessLink>, kinds: Kinds, worked: bool) -> Try {
     const METHOD: &str = "subscriptions/listen";
-    let members = r#""notifications":{"toolsListChanged":true}"#;
-    let body = bridge::own_request(link.next_id(), METHOD, Era::Stateless, &bridge::server_info(), members);
+    let members = subscription(kinds);
+    let body = bridge::own_request(link.next_id(), METHOD, Era::Stateless, &bridge::server_info(), &members);
     let target = link.target();
     let Ok(response) = target.send(&stateless::head(target, METHOD), body).await else {
         return Try::NotNow;
@@ -110,15 +112,13 @@ async fn stateless_once(link: &Arc<StatelessLink>, worked: bool) -> Try {
         };
     }
     if worked {
-        link.tools_changed();
+        link.missed();
     }
     let mut refused = false;
     let lived = read(target, response.body, &mut Place::default(), |message| match message {
-        Message::Notification(notification) if notification.method == "notifications/tools/list_changed" => {
-            link.tools_changed();
-        }
+        Message::Notification(notification) => link.hear(&notification),
         Message::Response(_) => refused |= is_unknown_method(&message),
-        Message::Notification(_) | Message::Request(_) => {}
+        Message::Request(_) => {}
     })
     .await;
     match (refused, lived) {

@@ -17,18 +17,11 @@ use crate::upstream::EraChoice;
 use crate::upstream::link::{StartError, Started, Want};
 use crate::wire::bridge;
 use crate::wire::jsonrpc::{ErrorObject, Message, RequestId, Response, code};
-use crate::wire::mcp::{Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST, name};
+use crate::wire::mcp::{Capabilities, Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST, name};
 
 use super::session::{Session, SessionLink};
 use super::stateless::{self, StatelessLink};
 use super::target::{Answered, Content, Target, Verb, messages, snippet};
-
-/// What a server says it has.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Facts {
-    pub(super) tools: bool,
-    pub(super) list_changed: bool,
-}
 
 /// What a request of the handshake was answered with.
 struct Asked {
@@ -42,7 +35,7 @@ struct Asked {
 enum Finding {
     /// Not stateless, or not to be told; with the reason.
     TryInitialize(String),
-    Stateless(Facts),
+    Stateless(Capabilities),
 }
 
 /// Opens a link in the era that is wanted.
@@ -63,21 +56,21 @@ pub(super) async fn open(
             legacy(target, tasks).await
         }
         (EraChoice::Stateless, Want::Any | Want::Era(Era::Stateless)) => {
-            let facts = match discover(&target, probe_timeout).await? {
-                Finding::Stateless(facts) => facts,
+            let can = match discover(&target, probe_timeout).await? {
+                Finding::Stateless(can) => can,
                 Finding::TryInitialize(why) => {
                     tracing::warn!(server = %target.name, why, "configured as stateless, but server/discover says else");
-                    Facts { tools: true, list_changed: false }
+                    Capabilities::ASSUMED
                 }
             };
-            Ok(stateless(target, tasks, facts))
+            Ok(stateless(target, tasks, can))
         }
         (EraChoice::Auto, Want::Era(Era::Stateless)) => match discover(&target, probe_timeout).await? {
-            Finding::Stateless(facts) => Ok(stateless(target, tasks, facts)),
+            Finding::Stateless(can) => Ok(stateless(target, tasks, can)),
             Finding::TryInitialize(why) => Err(StartError::Era(Era::Stateless, why)),
         },
         (EraChoice::Auto, Want::Any) => match discover(&target, probe_timeout).await? {
-            Finding::Stateless(facts) => Ok(stateless(target, tasks, facts)),
+            Finding::Stateless(can) => Ok(stateless(target, tasks, can)),
             Finding::TryInitialize(probed) => legacy(target, tasks).await.map_err(|err| match err {
                 StartError::Era(_, why) => {
                     StartError::Failed(format!("speaks no era: server/discover: {probed}; initialize: {why}"))
@@ -88,15 +81,15 @@ pub(super) async fn open(
     }
 }
 
-fn stateless(target: Arc<Target>, tasks: Tasks, facts: Facts) -> Started {
+fn stateless(target: Arc<Target>, tasks: Tasks, can: Capabilities) -> Started {
     let link = Arc::new(StatelessLink::new(target, tasks));
-    Started { link, tools: facts.tools, list_changed: facts.list_changed }
+    Started { link, can }
 }
 
 async fn legacy(target: Arc<Target>, tasks: Tasks) -> Result<Started, StartError> {
-    let (session, facts) = initialize(&target, &tasks, 1, 1).await?;
+    let (session, can) = initialize(&target, &tasks, 1, 1).await?;
     let link = Arc::new(SessionLink::new(target, tasks, session));
-    Ok(Started { link, tools: facts.tools, list_changed: facts.list_changed })
+    Ok(Started { link, can })
 }
 
 async fn discover(target: &Target, timeout: Duration) -> Result<Finding, StartError> {
@@ -114,9 +107,10 @@ async fn discover(target: &Target, timeout: Duration) -> Result<Finding, StartEr
         return Ok(Finding::TryInitialize(format!("HTTP {} {note}", status.as_u16())));
     };
     if let Some(result) = response.result() {
+        let can = Capabilities::of_result(&result);
         let result: Value = serde_json::from_slice(&result).unwrap_or_default();
         return Ok(if lists_stateless(result.get("supportedVersions")) && status.is_success() {
-            Finding::Stateless(facts(&result))
+            Finding::Stateless(can)
         } else {
             Finding::TryInitialize(format!("does not list {STATELESS_LATEST}"))
         });
@@ -126,7 +120,7 @@ async fn discover(target: &Target, timeout: Duration) -> Result<Finding, StartEr
     let modern = matches!(error.code, code::HEADER_MISMATCH | code::MISSING_CAPABILITY)
         || error.code == code::UNSUPPORTED_VERSION && lists_stateless(data.get("supported"));
     if modern && status == StatusCode::BAD_REQUEST {
-        return Ok(Finding::Stateless(Facts { tools: true, list_changed: false }));
+        return Ok(Finding::Stateless(Capabilities::ASSUMED));
     }
     Ok(Finding::TryInitialize(format!(
         "HTTP {}, error {} {}",
@@ -142,7 +136,7 @@ pub(super) async fn initialize(
     tasks: &Tasks,
     id: u64,
     generation: u64,
-) -> Result<(Session, Facts), StartError> {
+) -> Result<(Session, Capabilities), StartError> {
     let members = format!(
         r#""protocolVersion":"{LEGACY_LATEST}","capabilities":{{}},"clientInfo":{}"#,
         String::from_utf8_lossy(&bridge::server_info())
@@ -162,6 +156,7 @@ pub(super) async fn initialize(
         let words = snippet(error.message.as_bytes());
         return Err(not_legacy(format!("HTTP {code}, error {} {words}", error.code.0)));
     };
+    let can = Capabilities::of_result(&result);
     let result: Value = serde_json::from_slice(&result).unwrap_or_default();
     let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
     let Some(version) = ProtocolVersion::from_text(version).filter(|version| version.era() == Era::Legacy) else {
@@ -172,7 +167,7 @@ pub(super) async fn initialize(
         drop(session.spawn_delete(target, tasks));
         return Err(err);
     }
-    Ok((session, facts(&result)))
+    Ok((session, can))
 }
 
 async fn acknowledge(target: &Target, session: &Session) -> Result<(), StartError> {
@@ -230,12 +225,6 @@ fn answer(all: impl IntoIterator<Item = Message>, id: u64, on_error_status: bool
         }
         Message::Response(_) | Message::Request(_) | Message::Notification(_) => None,
     })
-}
-
-fn facts(result: &Value) -> Facts {
-    let tools = result.get("capabilities").and_then(|all| all.get("tools")).filter(|tools| tools.is_object());
-    let list_changed = tools.and_then(|tools| tools.get("listChanged")).and_then(Value::as_bool) == Some(true);
-    Facts { tools: tools.is_some(), list_changed }
 }
 
 fn lists_stateless(versions: Option<&Value>) -> bool {

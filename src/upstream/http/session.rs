@@ -17,9 +17,10 @@ use tokio_util::sync::CancellationToken;
 use crate::exchange::{Reject, Reply};
 use crate::net::Response as HttpResponse;
 use crate::runtime::Tasks;
-use crate::upstream::link::{BoxFuture, Link, Outgoing, StartError};
-use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Request, Response, code};
-use crate::wire::mcp::{Era, ProtocolVersion, name};
+use crate::upstream::heard::Heard;
+use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing, StartError};
+use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Notification, Request, Response, code};
+use crate::wire::mcp::{Era, Kinds, ProtocolVersion, name};
 
 use super::call::{Call, Peer, unseen};
 use super::target::{Answered, Content, Target, Verb};
@@ -55,7 +56,8 @@ pub(super) struct SessionLink {
     /// Counts the renewals that have failed.
     failed: AtomicU64,
     ids: AtomicU64,
-    changes: watch::Sender<u64>,
+    changes: watch::Sender<Changes>,
+    heard: Arc<Heard>,
     closed: CancellationToken,
     /// Cancelled when the server has answered the DELETE, or was not asked.
     deleted: OnceLock<CancellationToken>,
@@ -133,7 +135,8 @@ impl SessionLink {
             renewal: tokio::sync::Mutex::new(()),
             failed: AtomicU64::new(0),
             ids: AtomicU64::new(2),
-            changes: watch::Sender::new(0),
+            changes: watch::Sender::new(Changes::default()),
+            heard: Arc::default(),
             closed: CancellationToken::new(),
             deleted: OnceLock::new(),
             last_words: Mutex::new(None),
@@ -149,8 +152,17 @@ impl SessionLink {
         self.session.load_full()
     }
 
-    pub(super) fn tools_changed(&self) {
-        self.changes.send_modify(|count| *count += 1);
+    /// Takes note of a notification that may tell of a change.
+    pub(super) fn hear(&self, notification: &Notification) {
+        if !Changes::hear(&self.changes, &notification.method) {
+            self.heard.hear(notification);
+        }
+    }
+
+    /// Takes note that any change may have been missed.
+    pub(super) fn missed(&self) {
+        Changes::all(&self.changes);
+        self.heard.missed();
     }
 
     /// Opens or resumes a stream.
@@ -221,6 +233,14 @@ impl SessionLink {
         }
     }
 
+    /// Opens another session in place of one that the server does not know any more, if nobody else has [R58].
+    pub(super) async fn renew_lost(&self, session: &Session) {
+        if session.id.is_some() {
+            let failed = self.failed.load(Ordering::Acquire);
+            drop(self.renew(session.generation, failed).await);
+        }
+    }
+
     /// Returns a session newer than `lost`: made here, or by another call meanwhile (FC-SES-01).
     async fn renew(&self, lost: u64, failed_before: u64) -> Option<Arc<Session>> {
         let _one_at_a_time = self.renewal.lock().await;
@@ -238,10 +258,11 @@ impl SessionLink {
         match opened.unwrap_or_else(|_| Err(StartError::Failed("initialize was not answered in time".to_owned()))) {
             Ok((session, _)) => {
                 self.session.store(Arc::new(session));
+                self.heard.lost();
                 if self.closed.is_cancelled() {
                     drop(self.current().spawn_delete(&self.target, &self.tasks));
                 }
-                self.tools_changed();
+                self.missed();
                 Some(self.current())
             }
             Err(err) => {
@@ -283,12 +304,16 @@ impl Link for SessionLink {
         Box::pin(self.run(outgoing))
     }
 
-    fn watch(self: Arc<Self>) {
+    fn watch(self: Arc<Self>, _: Kinds) {
         self.tasks.clone().spawn("http session stream", listen::session(self));
     }
 
-    fn changes(&self) -> watch::Receiver<u64> {
+    fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn heard(&self) -> &Arc<Heard> {
+        &self.heard
     }
 
     fn closed(&self) -> &CancellationToken {

@@ -11,8 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Reply, UpstreamCall};
 use crate::runtime::Tasks;
-use crate::upstream::link::{BoxFuture, Link, Outgoing};
-use crate::wire::mcp::{Era, ParamValue, STATELESS_LATEST, encode_value, name};
+use crate::upstream::heard::Heard;
+use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing};
+use crate::wire::jsonrpc::Notification;
+use crate::wire::mcp::{Era, Kinds, Method, ParamValue, STATELESS_LATEST, Target as Mirrored, encode_value, name};
 
 use super::call::{Call, Peer, unseen};
 use super::listen;
@@ -26,7 +28,8 @@ pub(super) struct StatelessLink {
     /// The head of a call, before what mirrors its body.
     calling: Vec<u8>,
     ids: AtomicU64,
-    changes: watch::Sender<u64>,
+    changes: watch::Sender<Changes>,
+    heard: Arc<Heard>,
     closed: CancellationToken,
 }
 
@@ -35,16 +38,26 @@ pub(super) struct StatelessLink {
 impl StatelessLink {
     pub(super) fn new(target: Arc<Target>, tasks: Tasks) -> Self {
         let calling = head(&target, "tools/call");
-        let (ids, changes, closed) = (AtomicU64::new(1), watch::Sender::new(0), CancellationToken::new());
-        Self { target, tasks, calling, ids, changes, closed }
+        let (ids, changes, closed) =
+            (AtomicU64::new(1), watch::Sender::new(Changes::default()), CancellationToken::new());
+        Self { target, tasks, calling, ids, changes, heard: Arc::default(), closed }
     }
 
     pub(super) fn target(&self) -> &Target {
         &self.target
     }
 
-    pub(super) fn tools_changed(&self) {
-        self.changes.send_modify(|count| *count += 1);
+    /// Takes note of a notification that may tell of a change.
+    pub(super) fn hear(&self, notification: &Notification) {
+        if !Changes::hear(&self.changes, &notification.method) {
+            self.heard.hear(notification);
+        }
+    }
+
+    /// Takes note that any change may have been missed.
+    pub(super) fn missed(&self) {
+        Changes::all(&self.changes);
+        self.heard.missed();
     }
 
     pub(super) fn next_id(&self) -> u64 {
@@ -56,7 +69,12 @@ impl StatelessLink {
         let body = outgoing.render(id, Era::Stateless);
         let head = match &outgoing {
             Outgoing::Call(call) => {
-                let mut head = self.calling.clone();
+                let method = call.call.params.method;
+                let mut head = if method == Method::ToolsCall {
+                    self.calling.clone()
+                } else {
+                    head(&self.target, method.spec().name)
+                };
                 add_call_headers(&self.target, &mut head, call);
                 head
             }
@@ -84,7 +102,8 @@ pub(super) fn head(target: &Target, method: &'static str) -> Vec<u8> {
 
 /// Adds what mirrors a call's body, and the client's own `Mcp-Param-*` that the gateway does not know [R50].
 fn add_call_headers(target: &Target, head: &mut Vec<u8>, call: &UpstreamCall) {
-    if let Ok(value) = HeaderValue::from_str(&encode_value(&call.original)) {
+    let mirrors = matches!(call.call.params.method.spec().target, Mirrored::Name | Mirrored::Uri);
+    if let (true, Ok(value)) = (mirrors, HeaderValue::from_str(&encode_value(&call.original))) {
         target.add(head, &name::NAME, &value);
     }
     let mut add = |param: &str, value: &str| {
@@ -115,12 +134,19 @@ impl Link for StatelessLink {
         Box::pin(self.run(outgoing))
     }
 
-    fn watch(self: Arc<Self>) {
-        self.tasks.clone().spawn("http subscription", listen::stateless(self));
+    fn watch(self: Arc<Self>, kinds: Kinds) {
+        if kinds.is_empty() {
+            return;
+        }
+        self.tasks.clone().spawn("http subscription", listen::stateless(self, kinds));
     }
 
-    fn changes(&self) -> watch::Receiver<u64> {
+    fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn heard(&self) -> &Arc<Heard> {
+        &self.heard
     }
 
     fn closed(&self) -> &CancellationToken {

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::super::target::{Pauses, Target};
 use super::{HttpServer, dialer};
 use crate::exchange::{
-    Answer, ClientFacts, Event, Outcome, Owner, OwnerKey, Reject, RejectKind, Reply, ReplyBody, Retry, ToolCall,
+    Answer, ClientFacts, Event, Outcome, Owner, OwnerKey, Reject, RejectKind, Reply, ReplyBody, Retry, ServerCall,
     UpstreamCall,
 };
 use crate::id::{PrincipalId, UpstreamName};
@@ -25,7 +25,7 @@ use crate::secret::Secret;
 use crate::upstream::link::{Connector, Link, Outgoing, StartError, Started, Want};
 use crate::upstream::{EraChoice, ServerSettings, Transport};
 use crate::wire::jsonrpc::{Decoded, ErrorObject, Limits, Message, code, decode};
-use crate::wire::mcp::{CallParams, Era, HeaderParam, ProtocolVersion, RequestMeta};
+use crate::wire::mcp::{CallParams, Era, HeaderParam, Kind, Kinds, Method, ProtocolVersion, RequestMeta};
 
 // === helpers ===
 
@@ -147,11 +147,11 @@ fn upstream_call(meta: &str, arguments: &str) -> UpstreamCall {
     let Ok(Decoded::One(Message::Request(request))) = decode(&Bytes::from(text), &Limits::DOWNSTREAM) else {
         panic!("the test's own call is malformed")
     };
-    let params = CallParams::read(request.params.as_deref().unwrap()).unwrap();
+    let params = CallParams::read(Method::ToolsCall, request.params.as_deref().unwrap()).unwrap();
     let meta = RequestMeta::read(request.params.as_deref()).unwrap();
     let principal = PrincipalId::new("p");
     UpstreamCall {
-        call: Arc::new(ToolCall { request, params, meta, param_headers: None }),
+        call: Arc::new(ServerCall { request, params, meta, param_headers: None }),
         original: Arc::from("t"),
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
@@ -184,7 +184,7 @@ async fn drain(reply: Reply) -> (Vec<String>, Outcome) {
                         return (seen, outcome);
                     }
                     Event::Log(raw) | Event::Progress(raw) => seen.push(String::from_utf8(raw.to_vec()).unwrap()),
-                    Event::ToolsChanged => panic!("not of this layer"),
+                    Event::Changed(_) | Event::Watch(_) => panic!("not of this layer"),
                 }
             }
             panic!("no outcome")
@@ -322,7 +322,7 @@ async fn htp_04_the_answer_is_chosen_by_id() {
             r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1.10}}"#,
         ]
     );
-    assert_eq!(*link.changes().borrow(), 1);
+    assert_eq!(link.changes().borrow().of(Kind::Tools), 1);
     let posted = |id: &str, what: &str| {
         lab.server.requests().iter().any(|request| {
             request.member("id") == id && request.body.contains(what) && request.header("mcp-session-id") == Some("s-1")
@@ -449,7 +449,7 @@ async fn htp_08_a_server_without_a_stream_is_left_alone() {
         })
         .await;
         let link = lab.legacy().await;
-        Arc::clone(&link).watch();
+        Arc::clone(&link).watch(Kinds::NONE.with(Kind::Tools));
         // The watch holds the link until it gives up.
         until("the watch to give up", || Arc::strong_count(&link) == 1).await;
         assert_eq!(lab.server.kinds().iter().filter(|kind| *kind == "GET").count(), tries);
@@ -473,8 +473,8 @@ async fn a_session_stream_tells_of_changes_and_is_resumed() {
     .await;
     let link = lab.legacy().await;
     let changes = link.changes();
-    Arc::clone(&link).watch();
-    until("two changes", || *changes.borrow() == 2).await;
+    Arc::clone(&link).watch(Kinds::NONE.with(Kind::Tools));
+    until("two changes", || changes.borrow().of(Kind::Tools) == 2).await;
     until("a refusal", || lab.server.requests().iter().any(|request| request.body.contains("-32601"))).await;
     link.close();
     until("the stream to be closed", || lab.server.gone() == 1).await;
@@ -493,8 +493,8 @@ async fn a_subscription_tells_of_changes_and_of_gaps() {
     .await;
     let link = lab.stateless().await;
     let changes = link.changes();
-    Arc::clone(&link).watch();
-    until("two changes and a gap", || *changes.borrow() == 3).await;
+    Arc::clone(&link).watch(Kinds::NONE.with(Kind::Tools));
+    until("two changes and a gap", || changes.borrow().of(Kind::Tools) == 3).await;
     let listen = lab.server.requests().pop().unwrap();
     assert_eq!(listen.header("mcp-method"), Some("subscriptions/listen"));
     assert!(listen.body.contains(r#""notifications":{"toolsListChanged":true}"#), "{}", listen.body);
@@ -718,7 +718,7 @@ async fn ses_07_both_headers_on_each_later_request_and_never_on_initialize() {
     .await;
     let link = lab.legacy().await;
     ask(&link, list()).await.unwrap();
-    Arc::clone(&link).watch();
+    Arc::clone(&link).watch(Kinds::NONE.with(Kind::Tools));
     let waiting = Arc::clone(&link).request(call());
     let called = until("the call", || lab.calls() == 1);
     tokio::select! { _ = waiting => panic!("answered"), () = called => {} }
@@ -761,7 +761,7 @@ async fn a_session_without_an_id_works_and_is_not_deleted() {
     })
     .await;
     let started = lab.open(Want::Era(Era::Legacy)).await.unwrap();
-    assert!(started.tools && started.list_changed);
+    assert!(started.can.lists.contains(Kind::Tools) && started.can.tells.contains(Kind::Tools));
     assert_eq!(refused(ask(&started.link, call()).await).public, "server 'srv' answered HTTP 404");
     started.link.close();
     lab.tasks.cancel();
@@ -882,7 +882,7 @@ async fn stateless_requests_mirror_their_body_in_headers() {
         param("Gone", &["gone"]),
         param("List", &["list"]),
     ]);
-    let mut tool_call = ToolCall::clone(&call.call);
+    let mut tool_call = ServerCall::clone(&call.call);
     tool_call.param_headers = Some(
         [("region", "spoofed"), ("other", "as is"), ("bad name", "x"), ("bad", "a\r\nb: c")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -967,7 +967,7 @@ async fn the_probe_finds_the_era() {
         .await;
         let started = lab.open(Want::Any).await.unwrap_or_else(|err| panic!("{what}: {err}"));
         assert_eq!(started.link.era(), era, "{what}");
-        assert!(started.tools, "{what}");
+        assert!(started.can.lists.contains(Kind::Tools), "{what}");
         ask(&started.link, list()).await.unwrap();
         let session = lab.server.requests().pop().unwrap().header("mcp-session-id").map(str::to_owned);
         assert_eq!(session.as_deref(), (era == Era::Legacy).then_some("s-1"), "{what}");

@@ -18,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 use crate::exchange::{Answer, Event, Outcome, Reject, RejectKind, Reply};
 use crate::net::{Ends, Frame, LineReader};
 use crate::upstream::ServerSettings;
-use crate::upstream::link::Outgoing;
+use crate::upstream::heard::Heard;
+use crate::upstream::link::{Changes, Outgoing};
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, Response, code, decode, one_line,
     trimmed,
@@ -65,7 +66,8 @@ pub(super) struct Connection {
     pub(super) output: Arc<Output>,
     pub(super) counts: Counts,
     pub(super) table: Table,
-    pub(super) changes: watch::Sender<u64>,
+    pub(super) changes: watch::Sender<Changes>,
+    pub(super) heard: Arc<Heard>,
     /// Asks for an orderly end.
     pub(super) stop: CancellationToken,
     /// Asks for the end at once.
@@ -106,7 +108,8 @@ impl Connection {
             output,
             counts: Counts::default(),
             table: Table::default(),
-            changes: watch::Sender::new(0),
+            changes: watch::Sender::new(Changes::default()),
+            heard: Arc::default(),
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
             read_end: CancellationToken::new(),
@@ -160,7 +163,7 @@ impl Connection {
         }
         match std::future::poll_fn(|context| waiting.poll_event(context)).await {
             Event::Done(outcome) => Reply::once(self.with_era(outcome, era)),
-            first @ (Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => {
+            first @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => {
                 let rest = EventsOf { first: Some(first), waiting, era };
                 Reply::events(Box::pin(rest))
             }
@@ -178,7 +181,7 @@ impl Connection {
         let era = self.era().unwrap_or(era);
         outcome.map(|answer| match answer {
             Answer::Upstream { response, .. } => Answer::Upstream { response, era },
-            other @ (Answer::Discovery(_) | Answer::Ended | Answer::Tools(_) | Answer::Unseen(_)) => other,
+            other @ (Answer::Discovery(_) | Answer::Ended | Answer::Page(_) | Answer::Unseen(_)) => other,
         })
     }
 
@@ -403,14 +406,17 @@ impl Connection {
 
     fn hear(&self, notification: &Notification) {
         match notification.method.as_str() {
-            "notifications/tools/list_changed" => self.changes.send_modify(|count| *count += 1),
             "notifications/progress" => {
                 let known = token(notification).is_some_and(|id| self.table.progress(id, notification));
                 if !known {
                     count(&self.counts.progress);
                 }
             }
-            _ => count(&self.counts.others),
+            other => {
+                if !Changes::hear(&self.changes, other) && !self.heard.hear(notification) {
+                    count(&self.counts.others);
+                }
+            }
         }
     }
 
@@ -451,7 +457,7 @@ impl Stream for EventsOf {
         self.waiting.poll_event(context).map(|event| {
             Some(match event {
                 Event::Done(outcome) => Event::Done(self.waiting.connection.with_era(outcome, self.era)),
-                other @ (Event::Log(_) | Event::Progress(_) | Event::ToolsChanged) => other,
+                other @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => other,
             })
         })
     }

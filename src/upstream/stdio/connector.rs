@@ -12,14 +12,15 @@ use tokio_util::task::TaskTracker;
 use crate::clock::Clock;
 use crate::exchange::Reply;
 use crate::runtime::Tasks;
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Capabilities, Era, Kinds};
 
 use crate::upstream::ServerSettings;
-use crate::upstream::link::{BoxFuture, Connector, Link, Outgoing, StartError, Started, Want};
+use crate::upstream::heard::Heard;
+use crate::upstream::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want, subscription};
 
 use super::child::Supervisor;
 use super::connection::Connection;
-use super::handshake::{Facts, Opened, Plan};
+use super::handshake::{Opened, Plan};
 use super::output::Output;
 
 /// Starts children of one server.
@@ -73,22 +74,26 @@ impl StdioConnector {
             let secs = limit.as_secs_f64();
             return Err(StartError::Failed(format!("server '{name}' did not start within {secs} s{last}")));
         };
-        let (connection, facts) = opened?;
+        let (connection, can) = opened?;
         unfinished.0 = None;
         let era = connection.era().unwrap_or(Era::Legacy);
         let link = Arc::new(StdioLink { connection, era, tasks: self.tasks.clone() });
-        Ok(Started { link, tools: facts.tools, list_changed: facts.list_changed })
+        Ok(Started { link, can })
     }
 
-    async fn attempts(&self, plan: Plan, unfinished: &mut Unfinished) -> Result<(Arc<Connection>, Facts), StartError> {
+    async fn attempts(
+        &self,
+        plan: Plan,
+        unfinished: &mut Unfinished,
+    ) -> Result<(Arc<Connection>, Capabilities), StartError> {
         let connection = self.launch(unfinished).await?;
         match super::handshake::open(&connection, plan).await? {
-            Opened::Done(facts) => return Ok((connection, facts)),
+            Opened::Done(can) => return Ok((connection, can)),
             Opened::EndedAtProbe => tracing::debug!(server = %self.settings.name, "ended at the probe; started again"),
         }
         let connection = self.launch(unfinished).await?;
         match super::handshake::open(&connection, Plan::Legacy).await? {
-            Opened::Done(facts) => Ok((connection, facts)),
+            Opened::Done(can) => Ok((connection, can)),
             Opened::EndedAtProbe => Err(StartError::Failed(format!("server '{}' ended", self.settings.name))),
         }
     }
@@ -146,14 +151,11 @@ impl Link for StdioLink {
         Box::pin(Arc::clone(&self.connection).request(outgoing, era))
     }
 
-    fn watch(self: Arc<Self>) {
-        if self.era == Era::Legacy {
+    fn watch(self: Arc<Self>, kinds: Kinds) {
+        if self.era == Era::Legacy || kinds.is_empty() {
             return;
         }
-        let listen = Outgoing::Own {
-            method: "subscriptions/listen",
-            members: r#""notifications":{"toolsListChanged":true}"#.to_owned(),
-        };
+        let listen = Outgoing::Own { method: "subscriptions/listen", members: subscription(kinds) };
         let connection = Arc::clone(&self.connection);
         // The task does not hold the link: the last owner's drop ends the child, and that ends the task.
         self.tasks.spawn("stdio listen", async move {
@@ -162,8 +164,12 @@ impl Link for StdioLink {
         });
     }
 
-    fn changes(&self) -> watch::Receiver<u64> {
+    fn changes(&self) -> watch::Receiver<Changes> {
         self.connection.changes.subscribe()
+    }
+
+    fn heard(&self) -> &Arc<Heard> {
+        &self.connection.heard
     }
 
     fn closed(&self) -> &CancellationToken {

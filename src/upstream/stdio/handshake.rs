@@ -7,7 +7,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 
 use crate::exchange::{Answer, Reject, Reply, ReplyBody};
@@ -16,7 +15,7 @@ use crate::upstream::link::{Outgoing, StartError, Want};
 use crate::wire::bridge;
 use crate::wire::json;
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Response, code};
-use crate::wire::mcp::{Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST};
+use crate::wire::mcp::{Capabilities, Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST};
 
 use super::connection::Connection;
 
@@ -39,20 +38,11 @@ pub(super) enum Plan {
     StatelessOnly,
 }
 
-/// What a server says it can do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Facts {
-    /// It has tools.
-    pub(super) tools: bool,
-    /// It tells when they change.
-    pub(super) list_changed: bool,
-}
-
 /// How an attempt ended.
 #[derive(Debug)]
 pub(super) enum Opened {
     /// The conversation is open.
-    Done(Facts),
+    Done(Capabilities),
     /// The child has ended at the probe: an old server may, and wants another start without it.
     EndedAtProbe,
 }
@@ -64,11 +54,8 @@ enum Probe {
     /// Anything but a stateless server; in its words.
     Other(String),
     /// A stateless server.
-    Stateless(Facts),
+    Stateless(Capabilities),
 }
-
-/// What is assumed of a stateless server that does not say.
-const ASSUMED: Facts = Facts { tools: true, list_changed: false };
 
 // === impl Plan ===
 
@@ -94,28 +81,28 @@ impl Plan {
 /// # Cancel safety
 /// Dropping the future leaves the child as it is.
 pub(super) async fn open(connection: &Arc<Connection>, plan: Plan) -> Result<Opened, StartError> {
-    let facts = match plan {
+    let can = match plan {
         Plan::Legacy => initialize(connection).await?,
         Plan::Probe => return probe(connection).await,
         Plan::Stateless => {
             connection.settle(Era::Stateless);
             match discover(connection).await {
                 Probe::Ended => return Err(ended(connection).await),
-                Probe::Other(_) => ASSUMED,
-                Probe::Stateless(facts) => facts,
+                Probe::Other(_) => Capabilities::ASSUMED,
+                Probe::Stateless(can) => can,
             }
         }
         Plan::StatelessOnly => match discover(connection).await {
             // It may have ended for any reason, so nothing is known of its era.
             Probe::Ended => return Err(ended(connection).await),
             Probe::Other(words) => return Err(StartError::Era(Era::Stateless, words)),
-            Probe::Stateless(facts) => {
+            Probe::Stateless(can) => {
                 connection.settle(Era::Stateless);
-                facts
+                can
             }
         },
     };
-    Ok(Opened::Done(facts))
+    Ok(Opened::Done(can))
 }
 
 /// Asks first and falls back to `initialize` on the same child, whatever the refusal, and on silence [R55].
@@ -127,9 +114,9 @@ async fn probe(connection: &Arc<Connection>) -> Result<Opened, StartError> {
     let answer = tokio::time::timeout(connection.settings.probe_timeout, &mut asked).await;
     match answer {
         Ok(Probe::Ended) => return Ok(Opened::EndedAtProbe),
-        Ok(Probe::Stateless(facts)) => {
+        Ok(Probe::Stateless(can)) => {
             connection.settle(Era::Stateless);
-            return Ok(Opened::Done(facts));
+            return Ok(Opened::Done(can));
         }
         Ok(Probe::Other(words)) => {
             tracing::debug!(server = %connection.settings.name, words, "no stateless server");
@@ -147,9 +134,9 @@ async fn probe(connection: &Arc<Connection>) -> Result<Opened, StartError> {
                 // Both answers may have come in one read.
                 let late = late.or_else(|| asked.now_or_never());
                 return match late {
-                    Some(Probe::Stateless(facts)) if !connection.closed.is_cancelled() => {
+                    Some(Probe::Stateless(can)) if !connection.closed.is_cancelled() => {
                         connection.settle(Era::Stateless);
-                        Ok(Opened::Done(facts))
+                        Ok(Opened::Done(can))
                     }
                     Some(Probe::Ended | Probe::Other(_) | Probe::Stateless(_)) | None => Err(refusal),
                 };
@@ -170,19 +157,19 @@ async fn discover(connection: &Arc<Connection>) -> Probe {
         if error.code == code::UNSUPPORTED_VERSION
             && error.data.as_ref().is_some_and(|data| names(data.get().as_bytes(), "supported"))
         {
-            return Probe::Stateless(ASSUMED);
+            return Probe::Stateless(Capabilities::ASSUMED);
         }
         return Probe::Other(words(connection, &error));
     }
     let result = response.result().unwrap_or_default();
     if names(&result, "supportedVersions") {
-        Probe::Stateless(facts(&result))
+        Probe::Stateless(Capabilities::of_result(&result))
     } else {
         Probe::Other(format!("server/discover does not name {STATELESS_LATEST}"))
     }
 }
 
-async fn initialize(connection: &Arc<Connection>) -> Result<Facts, StartError> {
+async fn initialize(connection: &Arc<Connection>) -> Result<Capabilities, StartError> {
     let name = &connection.settings.name;
     connection.initializing();
     let info = bridge::server_info();
@@ -214,7 +201,7 @@ async fn initialize(connection: &Arc<Connection>) -> Result<Facts, StartError> {
     }
     connection.settle(Era::Legacy);
     connection.notify(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
-    Ok(facts(&result))
+    Ok(Capabilities::of_result(&result))
 }
 
 fn ask(
@@ -230,7 +217,7 @@ fn ask(
         match reply.into_parts().0 {
             ReplyBody::Done(outcome) => match *outcome {
                 Ok(Answer::Upstream { response, .. }) => Ok(*response),
-                Ok(Answer::Discovery(_) | Answer::Ended | Answer::Tools(_) | Answer::Unseen(_)) => Err(nothing()),
+                Ok(Answer::Discovery(_) | Answer::Ended | Answer::Page(_) | Answer::Unseen(_)) => Err(nothing()),
                 Err(reject) => Err(reject),
             },
             // Own requests carry no progress token, so nothing comes before the answer.
@@ -262,16 +249,4 @@ fn names(object: &[u8], key: &'static str) -> bool {
     let list = json::members(object).ok().and_then(|members| members.get(key).ok().flatten());
     let list: Option<Vec<String>> = list.and_then(|list| serde_json::from_slice(list.get()).ok());
     list.is_some_and(|list| list.iter().any(|version| version == STATELESS_LATEST.as_str()))
-}
-
-fn facts(result: &Bytes) -> Facts {
-    let member = |object: &Bytes, key| {
-        let members = json::members(object).ok()?;
-        members.get(key).ok().flatten().map(|value| object.slice_ref(value.get()))
-    };
-    let tools = member(result, "capabilities").and_then(|capabilities| member(&capabilities, "tools"));
-    Facts {
-        tools: tools.as_ref().is_some_and(|tools| tools != "null"),
-        list_changed: tools.and_then(|tools| member(&tools, "listChanged")).is_some_and(|told| told == "true"),
-    }
 }

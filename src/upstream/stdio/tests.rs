@@ -17,7 +17,7 @@ use super::super::output::Output;
 use super::{BaseEnv, StdioConnector, Unfinished};
 use crate::clock::Clock;
 use crate::exchange::{
-    Answer, ClientFacts, Event, Outcome, Owner, OwnerKey, Reject, RejectKind, Reply, ReplyBody, Retry, ToolCall,
+    Answer, ClientFacts, Event, Outcome, Owner, OwnerKey, Reject, RejectKind, Reply, ReplyBody, Retry, ServerCall,
     UpstreamCall,
 };
 use crate::id::{PrincipalId, UpstreamName};
@@ -27,7 +27,7 @@ use crate::secret::Secret;
 use crate::upstream::link::{Connector as _, Link, Outgoing, StartError, Started, Want};
 use crate::upstream::{EraChoice, ServerSettings, Transport};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
-use crate::wire::mcp::{CallParams, Era, ProtocolVersion, RequestMeta};
+use crate::wire::mcp::{CallParams, Era, Kind, Kinds, Method, ProtocolVersion, RequestMeta};
 
 /// What every child begins with: `read`, `send`, `answer`, and `init` for the legacy handshake.
 const PRELUDE: &str = r#"
@@ -133,11 +133,11 @@ async fn opened(settings: ServerSettings) -> (Arc<Connection>, Tasks) {
 fn call_raw(text: String) -> Outgoing {
     let raw = Bytes::from(text);
     let Ok(Decoded::One(Message::Request(request))) = decode(&raw, &Limits::DOWNSTREAM) else { panic!("{raw:?}") };
-    let params = CallParams::read(request.params.as_deref().unwrap()).unwrap();
+    let params = CallParams::read(Method::ToolsCall, request.params.as_deref().unwrap()).unwrap();
     let meta = RequestMeta::read(request.params.as_deref()).unwrap();
     let principal = PrincipalId::new("p");
     Outgoing::Call(Arc::new(UpstreamCall {
-        call: Arc::new(ToolCall { request, params, meta, param_headers: None }),
+        call: Arc::new(ServerCall { request, params, meta, param_headers: None }),
         original: Arc::from("t"),
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
@@ -618,7 +618,7 @@ read()
                 outcomes += 1;
                 assert_eq!(text_of(outcome), "ok");
             }
-            Event::Log(_) | Event::ToolsChanged => panic!("unexpected"),
+            Event::Changed(_) | Event::Log(_) | Event::Watch(_) => panic!("unexpected"),
         }
     }
     assert_eq!((values, outcomes), (vec![1.0, 2.5], 1));
@@ -669,7 +669,7 @@ read()
 "#,
     ))
     .await;
-    assert!(started.tools && started.list_changed);
+    assert!(started.can.lists.contains(Kind::Tools) && started.can.tells.contains(Kind::Tools));
     let changes = started.link.changes();
     let answers: serde_json::Value = serde_json::from_str(&ask(&started.link, "0").await).unwrap();
     assert_eq!(
@@ -680,7 +680,7 @@ read()
             {"jsonrpc": "2.0", "id": "r", "error": {"code": -32601, "message": "Method not found"}},
         ])
     );
-    assert_eq!(*changes.borrow(), 1);
+    assert_eq!(changes.borrow().of(Kind::Tools), 1);
 }
 
 /// [R69]
@@ -760,10 +760,10 @@ read()
     );
     let (started, tasks) = open(auto(&body)).await;
     assert_eq!(started.link.era(), Era::Stateless);
-    assert!(started.tools && started.list_changed);
+    assert!(started.can.lists.contains(Kind::Tools) && started.can.tells.contains(Kind::Tools));
     let mut changes = started.link.changes();
-    Arc::clone(&started.link).watch();
-    within(changes.wait_for(|count| *count == 1)).await.unwrap();
+    Arc::clone(&started.link).watch(Kinds::NONE.with(Kind::Tools));
+    within(changes.wait_for(|count| count.of(Kind::Tools) == 1)).await.unwrap();
     // The ping was not answered: the next line the child reads is the call.
     let outcome = done(reply(&started.link, call("1", None)).await);
     assert!(matches!(&outcome, Ok(Answer::Upstream { era: Era::Stateless, .. })));

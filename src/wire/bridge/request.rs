@@ -129,12 +129,12 @@ mod tests {
 
     use super::{Hop, lower_call, own_request};
     use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
-    use crate::wire::mcp::{CallParams, Era, RequestMeta};
+    use crate::wire::mcp::{CallParams, Era, Method, RequestMeta};
 
     fn lower(text: &str, era: Era) -> String {
         let raw = Bytes::from(text.to_owned());
         let Ok(Decoded::One(Message::Request(request))) = decode(&raw, &Limits::DOWNSTREAM) else { panic!("{text}") };
-        let params = CallParams::read(request.params.as_deref().unwrap()).unwrap();
+        let params = CallParams::read(Method::ToolsCall, request.params.as_deref().unwrap()).unwrap();
         let meta = RequestMeta::read(request.params.as_deref()).unwrap();
         let hop = Hop {
             era,

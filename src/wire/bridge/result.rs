@@ -1,4 +1,4 @@
-//! A server's answer to `tools/call` as the client's era and revision must read it.
+//! A server's answer as the client's era and revision must read it.
 //!
 //! Not for: caps and blobs (`gateway::inspect`). Invariants: the client's id comes back as it was spelled; no code and
 //! no `resultType` reaches a client that its revision does not know [R28, R62, R63, R66, R87].
@@ -21,6 +21,8 @@ pub struct ClientSide<'a> {
     pub id: &'a RequestId,
     /// The gateway's `serverInfo`, a JSON object, for stateless results [R29].
     pub server_info: &'a [u8],
+    /// The result is one of those that carry hints for caches.
+    pub cacheable: bool,
 }
 
 /// Why an answer cannot reach this client; the gateway answers -32603 with these words.
@@ -63,7 +65,7 @@ pub fn lift_result(response: &Response, from: Era, client: &ClientSide<'_>) -> R
         Some(b"\"input_required\"") => return Err(BridgeRefusal::InputRequired),
         Some(_) => return Err(BridgeRefusal::UnknownResultType),
     }
-    let mut edits = Edits::new(response.raw.clone());
+    let mut edits = response.edited();
     replace_id(&mut edits, response, client.id);
     match client.era {
         Era::Stateless => to_stateless(&mut edits, &result, client)?,
@@ -144,11 +146,30 @@ fn to_stateless(edits: &mut Edits, result: &Inside<'_>, client: &ClientSide<'_>)
             }
         }
     }
+    if client.cacheable && result.get("resultType")?.is_none_or(|kind| kind.get() == b"\"complete\"") {
+        cache_hints(edits, &mut head, result)?;
+    }
     if result.members.is_empty() {
         head.pop();
     }
     if !head.is_empty() {
         edits.replace(result.start + 1..result.start + 1, head);
+    }
+    Ok(())
+}
+
+/// Completes the hints of a result that may be kept: for this principal alone, for another may not be allowed to see it; and
+/// not at all where its server says nothing valid [R76, R77].
+fn cache_hints(edits: &mut Edits, head: &mut Vec<u8>, result: &Inside<'_>) -> Result<(), BridgeRefusal> {
+    let [ttl, scope] = result.find(["ttlMs", "cacheScope"])?;
+    match ttl {
+        Some(at) if result.part(&at).parse::<u64>().is_some() => {}
+        Some(at) => drop(edits.replace(at, Bytes::from_static(b"0"))),
+        None => head.extend_from_slice(b"\"ttlMs\":0,"),
+    }
+    match scope {
+        Some(at) => drop(edits.replace(at, Bytes::from_static(b"\"private\""))),
+        None => head.extend_from_slice(b"\"cacheScope\":\"private\","),
     }
     Ok(())
 }
@@ -165,56 +186,45 @@ fn to_legacy(edits: &mut Edits, result: &Inside<'_>) -> Result<(), BridgeRefusal
     const KEYS: [&str; 6] = ["structuredContent", "_meta", "content", "resultType", "ttlMs", "cacheScope"];
     let [structured_at, meta_at, content_at, kind, ttl, scope] = result.find(KEYS)?;
     let structured = structured_at.map(|at| result.part(&at));
-    let open = structured.is_some_and(|value| !value.is_object());
-    let reserved = meta_at
-        .map(|at| result.part(&at))
-        .filter(|meta| memchr::memmem::find(meta.get(), RESERVED_PREFIX.as_bytes()).is_some());
-    if !open && kind.is_none() && ttl.is_none() && scope.is_none() && reserved.is_none() {
+    let open = structured.filter(|value| !value.is_object());
+    if let Some(at) = meta_at {
+        strip_reserved(edits, result.part(&at), at.start);
+    }
+    if open.is_none() && kind.is_none() && ttl.is_none() && scope.is_none() {
         return Ok(());
     }
-    let drops =
-        |key: &[u8]| matches!(key, b"resultType" | b"ttlMs" | b"cacheScope") || (open && key == b"structuredContent");
-    let mut out = Vec::with_capacity(result.end - result.start);
-    out.push(b'{');
-    for (key, value) in result.iter().filter(|(key, _)| !drops(key)) {
-        comma(&mut out);
-        out.extend_from_slice(&json::quoted(&String::from_utf8_lossy(&key)));
-        out.push(b':');
-        if *key == *b"_meta" && reserved.is_some() {
-            strip_reserved(&mut out, value);
-        } else if *key == *b"content" && open && !has_text(value) {
-            with_text(&mut out, value, structured);
-        } else {
-            out.extend_from_slice(value.get());
+    let goes = |key: &[u8]| {
+        matches!(key, b"resultType" | b"ttlMs" | b"cacheScope") || (open.is_some() && key == b"structuredContent")
+    };
+    for cut in result.members.without(result.text, goes) {
+        edits.replace(cut, Bytes::new());
+    }
+    let Some(structured) = open else { return Ok(()) };
+    match content_at {
+        Some(at) if has_text(result.part(&at)) => {}
+        Some(at) if result.part(&at).get().starts_with(b"[") => {
+            let comma = if blocks(result.part(&at)).next().is_some() { "," } else { "" };
+            edits.replace(at.end - 1..at.end - 1, format!("{comma}{}", text_block(structured)));
+        }
+        Some(at) => drop(edits.replace(at, format!("[{}]", text_block(structured)))),
+        None => {
+            let comma = if result.iter().any(|(key, _)| !goes(&key)) { "," } else { "" };
+            let end = result.end - 1;
+            edits.replace(end..end, format!("{comma}\"content\":[{}]", text_block(structured)));
         }
     }
-    if open && content_at.is_none() {
-        comma(&mut out);
-        out.extend_from_slice(b"\"content\":");
-        with_text(&mut out, Raw::NULL, structured);
-    }
-    out.push(b'}');
-    edits.replace(result.start..result.end, out);
     Ok(())
 }
 
-fn comma(out: &mut Vec<u8>) {
-    if out.last() != Some(&b'{') && out.last() != Some(&b'[') {
-        out.push(b',');
+/// Takes the keys that are rebuilt per hop out of a `_meta` that begins at `start`.
+fn strip_reserved(edits: &mut Edits, meta: Raw<'_>, start: usize) {
+    if memchr::memmem::find(meta.get(), RESERVED_PREFIX.as_bytes()).is_none() {
+        return;
     }
-}
-
-fn strip_reserved(out: &mut Vec<u8>, meta: Raw<'_>) {
-    out.push(b'{');
-    if let Ok(members) = json::members(meta.get()) {
-        for (key, value) in members.iter().filter(|(key, _)| !key.starts_with(RESERVED_PREFIX.as_bytes())) {
-            comma(out);
-            out.extend_from_slice(&json::quoted(&String::from_utf8_lossy(&key)));
-            out.push(b':');
-            out.extend_from_slice(value.get());
-        }
+    let Ok(members) = json::members(meta.get()) else { return };
+    for cut in members.without(|key| key.starts_with(RESERVED_PREFIX.as_bytes())) {
+        edits.replace(start + cut.start..start + cut.end, Bytes::new());
     }
-    out.push(b'}');
 }
 
 /// Returns the blocks of a content array; none if it is no array.
@@ -233,18 +243,10 @@ fn has_text(content: Raw<'_>) -> bool {
     })
 }
 
-/// Writes the content array with the structured value appended as text.
-fn with_text(out: &mut Vec<u8>, content: Raw<'_>, structured: Option<Raw<'_>>) {
-    out.push(b'[');
-    for block in blocks(content) {
-        comma(out);
-        out.extend_from_slice(block);
-    }
-    comma(out);
-    out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
-    let structured = structured.map_or(Cow::Borrowed("null"), |value| String::from_utf8_lossy(value.get()));
-    out.extend_from_slice(&json::quoted(&structured));
-    out.extend_from_slice(b"}]");
+/// Spells a structured value as a text block.
+fn text_block(structured: Raw<'_>) -> String {
+    let text = json::quoted(&String::from_utf8_lossy(structured.get()));
+    format!("{{\"type\":\"text\",\"text\":{}}}", String::from_utf8_lossy(&text))
 }
 
 /// Rewrites an error for the client: its id and a code that its revision knows [R61–R64].
@@ -270,7 +272,7 @@ pub fn lift_error(
         (ErrorCode(-32099..=-32020), _) => code::INTERNAL,
         (other, _) => other,
     };
-    let mut edits = Edits::new(response.raw.clone());
+    let mut edits = response.edited();
     replace_id(&mut edits, response, client.id);
     if shown != error.code {
         let members = response.outline().map_err(|err| malformed(&err))?;

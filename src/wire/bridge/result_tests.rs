@@ -18,7 +18,7 @@ fn response(text: &str) -> Response {
 
 fn lift(text: &str, from: Era, to: Era) -> Result<String, BridgeRefusal> {
     let id = RequestId::from_raw(Bytes::from_static(b"\"c\"")).unwrap();
-    lift_result(&response(text), from, &ClientSide { era: to, id: &id, server_info: INFO })
+    lift_result(&response(text), from, &ClientSide { era: to, id: &id, server_info: INFO, cacheable: false })
         .map(|pieces| String::from_utf8(pieces.concat()).unwrap())
 }
 
@@ -73,6 +73,32 @@ fn a_stateless_result_loses_what_legacy_clients_do_not_know() {
     );
 }
 
+/// [R76, R77]
+#[test]
+fn a_result_that_may_be_kept_is_so_for_its_principal_alone() {
+    let id = RequestId::number(1);
+    let read = |text: &str, from, to| {
+        let client = ClientSide { era: to, id: &id, server_info: INFO, cacheable: true };
+        let pieces = lift_result(&response(text), from, &client).unwrap();
+        String::from_utf8(pieces.concat()).unwrap()
+    };
+    let message = |result: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{{result}}}}}"#);
+    assert_eq!(
+        read(&message(r#""contents":[]"#), Era::Legacy, Era::Stateless),
+        message(&format!(r#""resultType":"complete",{META},"ttlMs":0,"cacheScope":"private","contents":[]"#))
+    );
+    let kept = format!(r#""resultType":"complete",{META},"contents":[],"ttlMs":300,"cacheScope":"public""#);
+    assert_eq!(read(&message(&kept), Era::Stateless, Era::Stateless), message(&kept.replace("public", "private")));
+    let odd = kept.replace("300", "-1");
+    assert_eq!(
+        read(&message(&odd), Era::Stateless, Era::Stateless),
+        message(&kept.replace("300", "0").replace("public", "private"))
+    );
+    assert_eq!(read(&message(&kept), Era::Stateless, Era::Legacy), message(r#""_meta":{},"contents":[]"#));
+    let asks = format!(r#""resultType":"input_required",{META},"requestState":"s""#);
+    assert_eq!(read(&message(&asks), Era::Stateless, Era::Stateless), message(&asks));
+}
+
 /// [R66, R90]
 #[test]
 fn input_required_passes_between_stateless_peers_alone() {
@@ -96,12 +122,14 @@ fn codes_are_those_the_client_knows() {
     let id = RequestId::number(1);
     let code = |code: i64, era, lacks| {
         let text = format!(r#"{{"jsonrpc":"2.0","id":7,"error":{{"message":"m","code":{code},"data":{{"n":1e2}}}}}}"#);
-        lift_error(&response(&text), &ClientSide { era, id: &id, server_info: INFO }, lacks).map(|(code, bytes)| {
-            let text = String::from_utf8(bytes.to_vec()).unwrap();
-            assert!(text.contains(r#""data":{"n":1e2}"#) && text.contains(r#""message":"m""#), "{text}");
-            assert!(text.contains(&format!("\"code\":{}", code.0)), "{text}");
-            code.0
-        })
+        lift_error(&response(&text), &ClientSide { era, id: &id, server_info: INFO, cacheable: false }, lacks).map(
+            |(code, bytes)| {
+                let text = String::from_utf8(bytes.to_vec()).unwrap();
+                assert!(text.contains(r#""data":{"n":1e2}"#) && text.contains(r#""message":"m""#), "{text}");
+                assert!(text.contains(&format!("\"code\":{}", code.0)), "{text}");
+                code.0
+            },
+        )
     };
     assert_eq!(code(-32002, Era::Stateless, false), Ok(-32602));
     assert_eq!(code(-32002, Era::Legacy, false), Ok(-32002));

@@ -29,7 +29,11 @@ pub struct Raw<'a>(&'a [u8]);
 
 /// Where the members of one object lie in its text, in the order written.
 #[derive(Clone, Debug, Default)]
-pub struct Outline(SmallVec<[Member; 6]>);
+pub struct Outline {
+    members: SmallVec<[Member; 6]>,
+    /// Some key in it may be one that carries a URI.
+    uris: bool,
+}
 
 /// The members of one object with its text.
 #[derive(Debug)]
@@ -162,7 +166,17 @@ fn object<'a>(
         found.push(Member { key: packed(&key.at), value: packed(&value), escaped: key.escaped });
         more = scanner.more()?;
     }
-    Ok(Outline(found))
+    Ok(Outline { members: found, uris: scanner.has_uris() })
+}
+
+/// Reads a key as it is spelled between its quotes.
+pub(super) fn decoded(spelled: &[u8], escaped: bool) -> Cow<'_, [u8]> {
+    if !escaped {
+        return Cow::Borrowed(spelled);
+    }
+    let quoted = [b"\"", spelled, b"\""].concat();
+    // A lone surrogate has no text; such a key equals none that is looked for, and is passed on as spelled.
+    serde_json::from_slice::<String>(&quoted).map_or(Cow::Borrowed(spelled), |key| Cow::Owned(key.into_bytes()))
 }
 
 /// Packs a place in a text that is known to be short enough.
@@ -214,7 +228,7 @@ impl Outline {
     /// [`JsonError::Duplicate`] if the key stands twice.
     pub fn at(&self, text: &[u8], key: &'static str) -> Result<Option<Range<usize>>, JsonError> {
         let mut found = None;
-        for member in &self.0 {
+        for member in &self.members {
             if member.is(text, key) && found.replace(member.value).is_some() {
                 return Err(JsonError::Duplicate(key));
             }
@@ -240,7 +254,7 @@ impl Outline {
         keys: [&'static str; N],
     ) -> Result<[Option<Range<usize>>; N], JsonError> {
         let mut found = [const { None }; N];
-        for member in &self.0 {
+        for member in &self.members {
             let spelled = member.key(text);
             let Some((key, place)) = keys.iter().zip(&mut found).find(|(key, _)| *spelled == *key.as_bytes()) else {
                 continue;
@@ -254,13 +268,47 @@ impl Outline {
 
     /// Walks the members of `text`, the text this outline is of.
     pub fn iter<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = (Cow<'a, [u8]>, Raw<'a>)> + 'a {
-        self.0.iter().map(move |member| (member.key(text), Raw(text.get(unpacked(member.value)).unwrap_or_default())))
+        self.members
+            .iter()
+            .map(move |member| (member.key(text), Raw(text.get(unpacked(member.value)).unwrap_or_default())))
     }
 
     /// Says whether the object is `{}`.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.members.is_empty()
+    }
+
+    /// Says whether some key of the text that was read with this object, at any depth, may be one that carries a URI:
+    /// `uri`, `resourceUri` and the like.
+    #[must_use]
+    pub const fn has_uris(&self) -> bool {
+        self.uris
+    }
+
+    /// Returns which parts of `text`, the text this outline is of, go when some members go, each with its comma. They do
+    /// not overlap.
+    pub fn without(&self, text: &[u8], goes: impl Fn(&[u8]) -> bool) -> SmallVec<[Range<usize>; 4]> {
+        let mut cuts = SmallVec::new();
+        let mut kept: Option<usize> = None;
+        let mut members = self.members.iter().peekable();
+        while let Some(member) = members.next() {
+            if !goes(&member.key(text)) {
+                kept = Some(member.place().end);
+                continue;
+            }
+            let start = member.place().start;
+            let mut end = member.place().end;
+            while let Some(next) = members.next_if(|next| goes(&next.key(text))) {
+                end = next.place().end;
+            }
+            cuts.push(match (members.peek(), kept) {
+                (Some(next), _) => start..next.place().start,
+                (None, Some(kept)) => kept..end,
+                (None, None) => start..end,
+            });
+        }
+        cuts
     }
 }
 
@@ -268,13 +316,12 @@ impl Outline {
 
 impl Member {
     fn key<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
-        let spelled = text.get(unpacked(self.key)).unwrap_or_default();
-        if !self.escaped {
-            return Cow::Borrowed(spelled);
-        }
-        let quoted = [b"\"", spelled, b"\""].concat();
-        // A lone surrogate has no text; such a key equals none that is looked for, and is passed on as spelled.
-        serde_json::from_slice::<String>(&quoted).map_or(Cow::Borrowed(spelled), |key| Cow::Owned(key.into_bytes()))
+        decoded(text.get(unpacked(self.key)).unwrap_or_default(), self.escaped)
+    }
+
+    /// From the key's opening quote to the value's end.
+    fn place(&self) -> Range<usize> {
+        unpacked(self.key).start.saturating_sub(1)..unpacked(self.value).end
     }
 
     fn is(&self, text: &[u8], key: &str) -> bool {
@@ -310,6 +357,11 @@ impl<'a> Members<'a> {
     /// [`JsonError::Duplicate`] if one of the keys stands twice.
     pub fn find<const N: usize>(&self, keys: [&'static str; N]) -> Result<[Option<Range<usize>>; N], JsonError> {
         self.outline.find(self.text, keys)
+    }
+
+    /// Returns which parts of the text go when some members go, each with its comma. They do not overlap.
+    pub fn without(&self, goes: impl Fn(&[u8]) -> bool) -> SmallVec<[Range<usize>; 4]> {
+        self.outline.without(self.text, goes)
     }
 
     /// Walks the members in the order written; keys are decoded.
@@ -356,6 +408,33 @@ mod tests {
         assert_eq!(&whole[inner.unwrap().at(whole, "k").unwrap().unwrap()], br#"[{"deep":1}]"#);
         assert_eq!(&whole[outer.at(whole, "y").unwrap().unwrap()], br#"{"z":1}"#);
         assert!(nested(whole, 3, |_| true).is_err());
+    }
+
+    #[test]
+    fn members_go_with_their_commas() {
+        for (goes, left) in [
+            ("", r#"{ "a":1 , "b" : [2] ,"c":"3" }"#),
+            ("a", r#"{ "b" : [2] ,"c":"3" }"#),
+            ("b", r#"{ "a":1 , "c":"3" }"#),
+            ("c", r#"{ "a":1 , "b" : [2] }"#),
+            ("ab", r#"{ "c":"3" }"#),
+            ("ac", r#"{ "b" : [2] }"#),
+            ("bc", r#"{ "a":1 }"#),
+            ("abc", "{  }"),
+        ] {
+            let mut text = r#"{ "a":1 , "b" : [2] ,"c":"3" }"#.to_owned();
+            let cuts = members(text.as_bytes()).unwrap().without(|key| goes.as_bytes().contains(&key[0]));
+            cuts.into_iter().rev().for_each(|cut| text.replace_range(cut, ""));
+            assert_eq!(text, left);
+        }
+    }
+
+    #[test]
+    fn keys_that_may_carry_uris_are_noticed_at_any_depth() {
+        let has = |text: &str| nested(text.as_bytes(), 64, |key| key == b"result").unwrap().1.unwrap().has_uris();
+        assert!(has(r#"{"result":{"a":[{"uri":"x"}]}}"#) && has(r#"{"result":{"ui/resourceUri":1}}"#));
+        assert!(has(r#"{"result":{"u\u0072i":"x"}}"#) && has(r#"{"result":{"uri":"x"}}"#));
+        assert!(!has(r#"{"result":{"text":"uri","i":[{"ur":1}]}}"#));
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //! Not for: reading a payload whole (`serde_json` does). Invariant: a text that passes here is exactly one that
 //! `serde_json` takes, within the depth allowed; the property test in `scan_tests.rs` compares them.
 
+mod find;
 mod members;
 mod scan;
 mod text;
 
+pub use find::{Member, Place, find};
 pub use members::{JsonError, Members, Outline, Raw, elements, leading, members, nested};
 pub use scan::ScanError;
-pub use text::{quoted, text};
+pub use text::{quoted, text, text_of};

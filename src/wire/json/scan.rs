@@ -40,6 +40,8 @@ pub(super) struct Scanner<'a> {
     objects: [u64; DEPTH_MAX / 64],
     /// All that has been read is ASCII.
     ascii: bool,
+    /// A key that may carry a URI was read.
+    uris: bool,
     error: ScanError,
 }
 
@@ -58,7 +60,7 @@ impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a [u8], depth_max: usize) -> Self {
         let depth_max = depth_max.min(DEPTH_MAX);
         let error = ScanError::Expected("JSON", 0);
-        Self { text, at: 0, depth_max, depth: 0, objects: [0; DEPTH_MAX / 64], ascii: true, error }
+        Self { text, at: 0, depth_max, depth: 0, objects: [0; DEPTH_MAX / 64], ascii: true, uris: false, error }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -74,6 +76,11 @@ impl<'a> Scanner<'a> {
     /// Says what is wrong, after a [`Fault`].
     pub(super) const fn error(&self) -> ScanError {
         self.error
+    }
+
+    /// Says whether a key that may carry a URI was read: one that ends as `uri` and `resourceUri` do.
+    pub(super) const fn has_uris(&self) -> bool {
+        self.uris
     }
 
     /// Returns how many bytes have been read.
@@ -159,6 +166,8 @@ impl<'a> Scanner<'a> {
         let start = self.at + 1;
         let escaped = self.string()?;
         let at = start..self.at - 1;
+        // An escape may stand for any letter.
+        self.uris |= escaped || matches!(self.text.get(start..at.end), Some([.., b'r', b'i']));
         if self.next() != Some(b':') {
             return Err(self.expected("':'"));
         }

@@ -17,6 +17,12 @@ pub fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
     }
 }
 
+/// The same for a part of a text that has been scanned.
+#[must_use]
+pub fn text_of(part: &[u8]) -> Option<Cow<'_, str>> {
+    text(Raw::new(part))
+}
+
 /// Spells a string as JSON.
 #[must_use]
 pub fn quoted(text: &str) -> Bytes {

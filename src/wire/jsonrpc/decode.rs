@@ -113,7 +113,7 @@ fn message(raw: &Bytes, depth_max: usize) -> Result<Message, DecodeError> {
         // An answer may carry 'params' of its own, which mean nothing.
         let outline = inner.filter(|_| params.is_none()).map(Box::new);
         let id_at = id_at.unwrap_or(start..start);
-        return Ok(Message::Response(Response { raw: raw.clone(), id, id_at, payload, outline }));
+        return Ok(Message::Response(Response { raw: raw.clone(), id, id_at, payload, outline, edits: Vec::new() }));
     };
     if result.is_some() || error.is_some() {
         return Err(refused("both a call and an answer"));

@@ -76,6 +76,8 @@ pub struct Response {
     pub payload: Payload,
     /// The members of the result or error, if it was read with the message and is an object.
     pub(super) outline: Option<Box<Outline>>,
+    /// What is passed on otherwise than it was received.
+    pub(super) edits: Vec<(Range<usize>, Bytes)>,
 }
 
 /// What a response carries, as a place in its `raw`.
@@ -244,21 +246,46 @@ impl Response {
         }
     }
 
-    /// Returns the same answer with another value in one place of its result; the id keeps its place in the text.
-    ///
-    /// `at` lies within the result, in `raw`.
+    /// Says whether some key in it may be one that carries a URI. An answer that was not scanned may have anything.
     #[must_use]
-    pub fn with_edit(self, at: Range<usize>, text: Bytes) -> Self {
-        let moved = |place: usize| if place >= at.end { place - at.len() + text.len() } else { place };
+    pub fn may_have_uris(&self) -> bool {
+        self.outline.as_ref().is_none_or(|outline| outline.has_uris())
+    }
+
+    /// Replaces a part of `raw` in what is passed on; an empty one inserts. `raw` stays as it was received. Parts must not
+    /// overlap.
+    pub fn edit(&mut self, at: Range<usize>, text: Bytes) {
+        self.edits.push((at, text));
+    }
+
+    /// Starts the message that is passed on with what was edited so far.
+    #[must_use]
+    pub fn edited(&self) -> Edits {
+        let mut edits = Edits::new(self.raw.clone());
+        for (at, text) in &self.edits {
+            edits.replace(at.clone(), text.clone());
+        }
+        edits
+    }
+
+    /// Returns the answer as it is passed on, as one that was received so.
+    #[must_use]
+    pub fn settled(self) -> Self {
+        if self.edits.is_empty() {
+            return self;
+        }
+        let moved = |place: usize| {
+            let before = self.edits.iter().filter(|(at, _)| at.end <= place);
+            let (gone, come) = before.fold((0, 0), |(gone, come), (at, text)| (gone + at.len(), come + text.len()));
+            place + come - gone
+        };
         let moved = |place: &Range<usize>| moved(place.start)..moved(place.end);
         let payload = match &self.payload {
             Payload::Error(place) => Payload::Error(moved(place)),
             Payload::Result(place) => Payload::Result(moved(place)),
         };
-        let id_at = moved(&self.id_at);
-        let mut edits = Edits::new(self.raw);
-        edits.replace(at, text);
-        Self { raw: edits.apply(), id: self.id, id_at, payload, outline: None }
+        let (id_at, raw) = (moved(&self.id_at), self.edited().apply());
+        Self { raw, id: self.id, id_at, payload, outline: None, edits: Vec::new() }
     }
 
     /// Makes a response that carries `result`, a JSON text, for the request `id`.
@@ -286,6 +313,29 @@ impl Response {
         raw.extend_from_slice(value);
         raw.push(b'}');
         let payload = if member == b"result" { Payload::Result(at) } else { Payload::Error(at) };
-        Self { raw: Bytes::from(raw), id: id.cloned(), id_at, payload, outline: None }
+        Self { raw: Bytes::from(raw), id: id.cloned(), id_at, payload, outline: None, edits: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::{RequestId, Response};
+
+    #[test]
+    fn what_is_edited_is_passed_on_and_nothing_else() {
+        let mut response = Response::with_result(&RequestId::number(7), br#"{"a":"b","c":[]}"#);
+        let raw = response.raw.clone();
+        let at = raw.windows(3).position(|window| window == b"\"b\"").unwrap();
+        response.edit(at..at + 3, Bytes::from_static(b"\"longer\""));
+        let end = raw.len() - 2;
+        response.edit(end..end, Bytes::from_static(b",\"d\":1"));
+        assert_eq!(response.raw, raw);
+        let settled = response.settled();
+        assert_eq!(settled.raw, r#"{"jsonrpc":"2.0","id":7,"result":{"a":"longer","c":[],"d":1}}"#);
+        assert_eq!(settled.result().unwrap(), r#"{"a":"longer","c":[],"d":1}"#);
+        assert_eq!(settled.raw.slice(settled.id_at.clone()), "7");
+        assert_eq!(settled.clone().settled().raw, settled.raw);
     }
 }

@@ -1,5 +1,7 @@
 //! The one table of methods [POL-19]: what is not in it reaches no server.
 
+use super::Kind;
+
 /// A method the gateway knows by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
@@ -51,6 +53,8 @@ pub enum Target {
     Name,
     /// Nothing.
     None,
+    /// `params.ref`, by `name` or `uri`; no header repeats it.
+    Ref,
     /// `params.uri`
     Uri,
 }
@@ -70,30 +74,37 @@ pub struct MethodSpec {
     pub direction: Direction,
     /// What names its target.
     pub target: Target,
+    /// Which kind of list it asks for.
+    pub lists: Option<Kind>,
     /// Whether this version of the gateway serves it; what is not served is not advertised and answered -32601.
     pub served: bool,
 }
 
 const TABLE: [MethodSpec; 15] = [
-    row(Method::CompletionComplete, "completion/complete", (true, true), Target::None, false),
+    row(Method::CompletionComplete, "completion/complete", (true, true), Target::Ref, true),
     row(Method::Discover, "server/discover", (false, true), Target::None, true),
     row(Method::Initialize, "initialize", (true, false), Target::None, true),
     row(Method::LoggingSetLevel, "logging/setLevel", (true, false), Target::None, false),
     MethodSpec { direction: Direction::Both, ..row(Method::Ping, "ping", (true, false), Target::None, true) },
-    row(Method::PromptsGet, "prompts/get", (true, true), Target::Name, false),
-    row(Method::PromptsList, "prompts/list", (true, true), Target::None, false),
-    row(Method::ResourcesList, "resources/list", (true, true), Target::None, false),
-    row(Method::ResourcesRead, "resources/read", (true, true), Target::Uri, false),
-    row(Method::ResourcesSubscribe, "resources/subscribe", (true, false), Target::None, false),
-    row(Method::ResourcesTemplatesList, "resources/templates/list", (true, true), Target::None, false),
-    row(Method::ResourcesUnsubscribe, "resources/unsubscribe", (true, false), Target::None, false),
+    row(Method::PromptsGet, "prompts/get", (true, true), Target::Name, true),
+    list(Method::PromptsList, Kind::Prompts, true),
+    list(Method::ResourcesList, Kind::Resources, true),
+    row(Method::ResourcesRead, "resources/read", (true, true), Target::Uri, true),
+    row(Method::ResourcesSubscribe, "resources/subscribe", (true, false), Target::Uri, true),
+    list(Method::ResourcesTemplatesList, Kind::Templates, true),
+    row(Method::ResourcesUnsubscribe, "resources/unsubscribe", (true, false), Target::Uri, true),
     row(Method::SubscriptionsListen, "subscriptions/listen", (false, true), Target::None, true),
     row(Method::ToolsCall, "tools/call", (true, true), Target::Name, true),
-    row(Method::ToolsList, "tools/list", (true, true), Target::None, true),
+    list(Method::ToolsList, Kind::Tools, true),
 ];
 
 const fn row(method: Method, name: &'static str, eras: (bool, bool), target: Target, served: bool) -> MethodSpec {
-    MethodSpec { method, name, legacy: eras.0, stateless: eras.1, direction: Direction::ClientToServer, target, served }
+    let (direction, lists) = (Direction::ClientToServer, None);
+    MethodSpec { method, name, legacy: eras.0, stateless: eras.1, direction, target, lists, served }
+}
+
+const fn list(method: Method, kind: Kind, served: bool) -> MethodSpec {
+    MethodSpec { lists: Some(kind), ..row(method, kind.list_method(), (true, true), Target::None, served) }
 }
 
 // === impl Method ===
@@ -103,6 +114,12 @@ impl Method {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         TABLE.iter().find(|spec| spec.name == name).map(|spec| spec.method)
+    }
+
+    /// Says whether it may be answered with `input_required` in 2026-07-28 [R90].
+    #[must_use]
+    pub const fn asks_back(self) -> bool {
+        matches!(self, Self::PromptsGet | Self::ResourcesRead | Self::ToolsCall)
     }
 
     /// Returns the method's row.

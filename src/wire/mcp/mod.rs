@@ -1,20 +1,28 @@
-//! MCP's words: versions, methods, headers, `_meta`, tools.
+//! MCP's words: versions, methods, headers, `_meta`, what servers list and what calls name.
 //!
 //! Not for: carrying payloads as types. Only what is routed on, checked or rewritten is read.
 
+mod capability;
+mod definition;
 mod features;
 mod header;
+mod inventory;
+mod kind;
 mod meta;
 mod method;
-mod tool;
+mod params;
 mod version;
 
+pub use capability::Capabilities;
+pub use definition::{Definition, DefinitionError, HeaderParam, ParamValue};
 pub use features::{Feature, Features};
 pub use header::{HeaderError, decode_value, encode_value, name};
+pub use inventory::{Carrier, uris};
+pub use kind::{Kind, Kinds};
 pub use meta::{
     CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, MetaError, PROGRESS_TOKEN_KEY, RESERVED_PREFIX, RequestMeta,
     SERVER_INFO_KEY, SUBSCRIPTION_ID_KEY, VERSION_KEY,
 };
 pub use method::{Direction, Method, MethodSpec, Target};
-pub use tool::{CallParams, HeaderParam, ParamValue, ToolDefinition, ToolError};
+pub use params::{CallParams, ParamsError};
 pub use version::{Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST};

@@ -2,19 +2,11 @@
 
 use bytes::Bytes;
 
-use super::{CallParams, HeaderParam, ParamValue, ToolDefinition, ToolError};
-use crate::wire::jsonrpc::{Decoded, Limits, Message, Params, decode};
+use super::{Definition, DefinitionError, HeaderParam, ParamValue};
+use crate::wire::mcp::Kind;
 
-fn params(text: &str) -> Params {
-    let raw = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{text}}}"#));
-    match decode(&raw, &Limits::DOWNSTREAM) {
-        Ok(Decoded::One(Message::Request(request))) => *request.params.unwrap(),
-        other => panic!("{other:?}"),
-    }
-}
-
-fn definition(text: &str) -> ToolDefinition {
-    ToolDefinition::read(Bytes::from(text.to_owned())).unwrap()
+fn definition(text: &str) -> Definition {
+    Definition::read(Kind::Tools, Bytes::from(text.to_owned())).unwrap()
 }
 
 #[test]
@@ -24,8 +16,8 @@ fn a_definition_knows_its_places() {
     );
     assert_eq!(&*tool.name, "a/b");
     assert_eq!(&tool.raw[tool.name_at.clone()], br#""a\u002fb""#);
-    assert_eq!(&tool.raw[tool.execution_at.unwrap()], br#""execution" : {"taskSupport":"optional"}"#);
-    assert_eq!(&tool.raw[tool.open_output_schema_at.unwrap()], br#""outputSchema":{"type":"array"}"#);
+    assert_eq!(&tool.raw[tool.execution_at.unwrap()], br#""execution" : {"taskSupport":"optional"},"#);
+    assert_eq!(&tool.raw[tool.open_output_schema_at.unwrap()], br#","outputSchema":{"type":"array"}"#);
     assert!(tool.has_input_schema);
 }
 
@@ -35,33 +27,12 @@ fn minimal_definitions_are_read() {
     assert!(!definition(r#"{"name":"a"}"#).has_input_schema);
     assert!(!definition(r#"{"name":"a","inputSchema":null}"#).has_input_schema);
     assert!(definition(r#"{"name":"","inputSchema":{}}"#).has_input_schema);
-    assert!(matches!(ToolDefinition::read(Bytes::from_static(b"{}")), Err(ToolError::Name)));
-    assert!(matches!(ToolDefinition::read(Bytes::from_static(br#"{"name":1}"#)), Err(ToolError::Name)));
-    assert!(ToolDefinition::read(Bytes::from_static(br#"{"name":"a","name":"b"}"#)).is_err());
-}
-
-/// [FC-NAM-08]
-#[test]
-fn absent_and_null_arguments_are_alike_and_others_refused() {
-    let read = |text: &'static str| CallParams::read(&params(text));
-    assert!(read(r#"{"name":"a"}"#).unwrap().arguments.is_none());
-    let null = read(r#"{"name":"a","arguments":null}"#).unwrap();
-    assert!(null.arguments.is_none() && null.arguments_at.is_some());
-    assert_eq!(read(r#"{"name":"a","arguments":{"b":null}}"#).unwrap().arguments.unwrap(), r#"{"b":null}"#);
-    for bad in [r#"{"name":"a","arguments":[]}"#, r#"{"name":"a","arguments":"x"}"#, r#"{"name":"a","arguments":1}"#] {
-        assert_eq!(CallParams::read(&params(bad)).err(), Some(ToolError::Arguments));
-    }
-}
-
-/// [FC-SEC-03]
-#[test]
-fn a_name_given_twice_is_refused_and_case_matters() {
-    let read = |text: &'static str| CallParams::read(&params(text));
-    assert!(read(r#"{"name":"a","name":"b"}"#).is_err());
-    assert!(read(r#"{"name":"a","n\u0061me":"b"}"#).is_err());
-    assert!(read(r#"{"name":"a","arguments":{},"arguments":{}}"#).is_err());
-    assert_eq!(read(r#"{"Name":"x","name":"a","arguments":{"k":1,"k":2}}"#).unwrap().name, "a");
-    assert!(matches!(read(r#"{"Name":"x"}"#), Err(ToolError::Name)));
+    assert!(matches!(Definition::read(Kind::Tools, Bytes::from_static(b"{}")), Err(DefinitionError::Name("name"))));
+    assert!(matches!(
+        Definition::read(Kind::Tools, Bytes::from_static(br#"{"name":1}"#)),
+        Err(DefinitionError::Name("name"))
+    ));
+    assert!(Definition::read(Kind::Tools, Bytes::from_static(br#"{"name":"a","name":"b"}"#)).is_err());
 }
 
 /// [R52]

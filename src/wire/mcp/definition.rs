@@ -1,4 +1,4 @@
-//! Tools: what is read of a definition and of a call's params.
+//! What is read of the definition of a tool, prompt, resource or template, and of an argument that travels as a header.
 //!
 //! Not for: naming (`catalog::name`) or judging (`policy`). Invariant: definitions stay raw; places are byte ranges.
 
@@ -9,20 +9,23 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::wire::json::{self, JsonError, Raw};
-use crate::wire::jsonrpc::Params;
 
-/// One entry of a server's `tools/list`.
+use super::Kind;
+
+/// One entry of a server's list. What tools alone have is empty for the other kinds.
 #[derive(Clone, Debug)]
-pub struct ToolDefinition {
+pub struct Definition {
+    /// What it defines.
+    pub kind: Kind,
     /// The definition as the server wrote it.
     pub raw: Bytes,
-    /// The server's own name for the tool.
+    /// The server's own name for it: a name, a URI, or a template of one.
     pub name: Arc<str>,
     /// Where the name's value lies in `raw`, quotes included.
     pub name_at: Range<usize>,
-    /// Where the whole member `execution` lies (2025-11-25; the stateless era has none), without a neighbouring comma.
+    /// Where the whole member `execution` lies (2025-11-25; the stateless era has none), with one comma.
     pub execution_at: Option<Range<usize>>,
-    /// Where the whole member `outputSchema` lies if the schema's `type` is not `object` (legacy clients cannot read it).
+    /// The same of `outputSchema` if the schema's `type` is not `object` (legacy clients cannot read it).
     pub open_output_schema_at: Option<Range<usize>>,
     /// Whether there is an `inputSchema` that is an object.
     pub has_input_schema: bool,
@@ -52,54 +55,41 @@ pub enum ParamValue {
     Text(String),
 }
 
-/// What is read of `tools/call` params. Places are counted from the beginning of the message.
-#[derive(Clone, Debug)]
-pub struct CallParams {
-    /// The name as the client spelled it, decoded.
-    pub name: String,
-    /// Where the name's value lies.
-    pub name_at: Range<usize>,
-    /// The arguments as sent, where they are an object.
-    pub arguments: Option<Bytes>,
-    /// Where the arguments' value lies, if the key is there at all (an explicit `null` too).
-    pub arguments_at: Option<Range<usize>>,
-    /// Where `_meta` lies.
-    pub meta_at: Option<Range<usize>>,
-    /// Where `requestState` lies.
-    pub request_state_at: Option<Range<usize>>,
-    /// Whether this is a retry that carries `inputResponses` or `requestState`.
-    pub is_retry: bool,
-}
-
-/// Why a definition or params cannot be read.
+/// Why a definition cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ToolError {
-    /// `arguments` is there, but neither an object nor null.
-    #[error("'arguments' must be an object")]
-    Arguments,
+pub enum DefinitionError {
     /// Not an object, or a key that is read stands twice.
     #[error("{0}")]
     Malformed(#[from] JsonError),
-    /// `name` is missing or no string.
-    #[error("'name' must be a string")]
-    Name,
+    /// What names it is missing or no string.
+    #[error("'{0}' must be a string")]
+    Name(&'static str),
 }
 
-// === impl ToolDefinition ===
+// === impl Definition ===
 
-impl ToolDefinition {
+impl Definition {
     /// Reads one definition.
     ///
     /// # Errors
-    /// [`ToolError`] if the text is no object with a readable `name`.
-    pub fn read(raw: Bytes) -> Result<Self, ToolError> {
+    /// [`DefinitionError`] if the text is no object with a readable name or URI.
+    pub fn read(kind: Kind, raw: Bytes) -> Result<Self, DefinitionError> {
         let members = json::members(&raw)?;
-        let name_raw = members.get("name")?.ok_or(ToolError::Name)?;
-        let name: Arc<str> = Arc::from(json::text(name_raw).ok_or(ToolError::Name)?.as_ref());
-        let name_at = members.at("name")?.unwrap_or_default();
-        let execution_at = member_at(&raw, &members, "execution")?;
+        let key = kind.key();
+        let name_at = members.at(key)?.ok_or(DefinitionError::Name(key))?;
+        let name = members.get(key)?.and_then(json::text).ok_or(DefinitionError::Name(key))?;
+        let name: Arc<str> = Arc::from(name.as_ref());
+        if kind != Kind::Tools {
+            drop(members);
+            return Ok(Self::plain(kind, raw, name, name_at));
+        }
+        let cut = |key: &'static str| -> Result<Option<Range<usize>>, DefinitionError> {
+            members.at(key)?;
+            Ok(members.without(|other| *other == *key.as_bytes()).pop())
+        };
+        let execution_at = cut("execution")?;
         let open = members.get("outputSchema")?.is_some_and(|schema| !is_object_schema(schema));
-        let open_output_schema_at = if open { member_at(&raw, &members, "outputSchema")? } else { None };
+        let open_output_schema_at = if open { cut("outputSchema")? } else { None };
         let schema = members.get("inputSchema")?;
         let input_schema_at = members.at("inputSchema")?;
         let schema = schema.filter(|schema| schema.is_object());
@@ -107,27 +97,36 @@ impl ToolDefinition {
         let has_input_schema = schema.is_some();
         drop(members);
         Ok(Self {
-            raw,
-            name,
-            name_at,
             execution_at,
             open_output_schema_at,
             has_input_schema,
             input_schema_at,
             header_params,
+            ..Self::plain(kind, raw, name, name_at)
         })
     }
-}
 
-/// The place of a member from its key's opening quote to the end of its value.
-fn member_at(raw: &Bytes, members: &json::Members<'_>, key: &'static str) -> Result<Option<Range<usize>>, ToolError> {
-    let Some(value_at) = members.at(key)? else { return Ok(None) };
-    let before = raw.get(..value_at.start).unwrap_or_default();
-    let colon = memchr::memrchr(b':', before).unwrap_or(0);
-    let end_quote = memchr::memrchr(b'"', before.get(..colon).unwrap_or_default()).unwrap_or(0);
-    // A key spelled with escapes holds no bare quote either, so the opening quote is the next one backwards.
-    let start = memchr::memrchr(b'"', before.get(..end_quote).unwrap_or_default()).unwrap_or(0);
-    Ok(Some(start..value_at.end))
+    /// Makes the definition of a resource that is in no list: its URI alone.
+    #[must_use]
+    pub fn unlisted(uri: &str) -> Self {
+        let raw = json::quoted(uri);
+        let name_at = 0..raw.len();
+        Self::plain(Kind::Resources, raw, Arc::from(uri), name_at)
+    }
+
+    fn plain(kind: Kind, raw: Bytes, name: Arc<str>, name_at: Range<usize>) -> Self {
+        Self {
+            kind,
+            raw,
+            name,
+            name_at,
+            execution_at: None,
+            open_output_schema_at: None,
+            has_input_schema: false,
+            input_schema_at: None,
+            header_params: Ok(Arc::default()),
+        }
+    }
 }
 
 fn is_object_schema(schema: Raw<'_>) -> bool {
@@ -242,30 +241,6 @@ fn integer(text: &str) -> Option<String> {
     (number.fract() == 0.0 && number.abs() <= SAFE).then(|| format!("{number:.0}"))
 }
 
-// === impl CallParams ===
-
-impl CallParams {
-    /// Reads the params of `tools/call`.
-    ///
-    /// # Errors
-    /// [`ToolError`]: no name, arguments that are no object, or a routed key that stands twice [FC-SEC-03].
-    pub fn read(params: &Params) -> Result<Self, ToolError> {
-        const KEYS: [&str; 5] = ["name", "arguments", "_meta", "requestState", "inputResponses"];
-        let [name_at, arguments_at, meta_at, request_state_at, responses_at] = params.find(KEYS)?;
-        let name_at = name_at.ok_or(ToolError::Name)?;
-        let name = params.part(name_at.clone());
-        let name = json::text(Raw::new(&name)).ok_or(ToolError::Name)?.into_owned();
-        let arguments = match arguments_at.clone().map(|at| params.part(at)) {
-            None => None,
-            Some(text) if text == "null" => None,
-            Some(text) if text.first() == Some(&b'{') => Some(text),
-            Some(_) => return Err(ToolError::Arguments),
-        };
-        let is_retry = request_state_at.is_some() || responses_at.is_some();
-        Ok(Self { name, name_at, arguments, arguments_at, meta_at, request_state_at, is_retry })
-    }
-}
-
 #[cfg(test)]
-#[path = "tool_tests.rs"]
+#[path = "definition_tests.rs"]
 mod tests;

@@ -1,0 +1,334 @@
+//! Keeps one server going: started, its lists read and read again, started anew when it has gone.
+//!
+//! Not for: whose connection is whose (`server`). Invariants: each kind of list is read on its own, so that one which fails,
+//! hangs or never ends hides no other; the last good list of a kind stands until there is a newer one.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Sleep, sleep};
+
+use crate::catalog::Lists;
+use crate::codes::Code;
+use crate::runtime::ReadyLatch;
+use crate::wire::mcp::{Capabilities, Kind, Kinds};
+
+use super::link::{Changes, Started, Want};
+use super::list::{self, Listing};
+use super::server::{Phase, Server, TargetStatus};
+use super::{OnDown, ServerSettings};
+
+const BACKOFF_MIN: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// How long after a server went down `on_down = "hide"` takes its tools away [TRN-7].
+const HIDE_AFTER: Duration = Duration::from_secs(10);
+/// A connection that has lived so long counts as good: the next pause is the shortest again.
+const STABLE: Duration = Duration::from_secs(10);
+/// Changes that come together are read once.
+const COALESCE: Duration = Duration::from_millis(250);
+/// A list with a time to live is read again after it, but not more often than this; nor is one that could not be read.
+const TTL_MIN: Duration = Duration::from_secs(5);
+/// How long the first good list of a server waits for its lists of the other kinds.
+const LAG: Duration = Duration::from_secs(2);
+
+/// One reading of one kind.
+type Reading = (Kind, Result<Listing, String>);
+
+/// How a connection has lived.
+enum Life {
+    /// It has shown no list at all; the cause.
+    Barren(String),
+    /// It has ended soon after its first list, which counts as a failure.
+    Short,
+    /// It has lived long enough.
+    Long,
+}
+
+/// How old a connection is, from its first good list on.
+enum Age {
+    /// Too young to count as good; how long it has to live yet.
+    Young(Option<Pin<Box<Sleep>>>),
+    /// Old enough.
+    Old,
+}
+
+/// What is known of one connection's lists.
+struct Keeping {
+    lists: Lists,
+    can: Capabilities,
+    /// Kinds that have not been read yet.
+    pending: Kinds,
+    /// There is a good list, or none to be had.
+    good: bool,
+    /// Why the first that failed could not be read.
+    cause: Option<String>,
+    /// How long the good lists wait for the others.
+    lag: Option<Pin<Box<Sleep>>>,
+    /// What is known was published.
+    settled: bool,
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Starts the server and keeps it: lists, watches, restarts with backoff. Ends when tasks are cancelled.
+    pub(super) async fn supervise(self: Arc<Self>, latch: Option<ReadyLatch>) {
+        tokio::select! {
+            biased;
+            () = self.stopping.cancelled() => {}
+            () = Arc::clone(&self).keep(latch) => {}
+        }
+    }
+
+    async fn keep(self: Arc<Self>, mut latch: Option<ReadyLatch>) {
+        let mut failures = 0_u32;
+        loop {
+            let started = {
+                let _permit = self.starts.acquire().await;
+                let open = Arc::clone(&self.connector).open(Want::Any);
+                tokio::time::timeout(self.settings.start_timeout, open).await
+            };
+            let life = match started {
+                Ok(Ok(started)) => self.live(started, &mut latch).await,
+                Ok(Err(err)) => Life::Barren(err.to_string()),
+                Err(_) => Life::Barren("did not finish its start in time (start_timeout_secs)".to_owned()),
+            };
+            failures = if matches!(life, Life::Long) { 0 } else { failures.saturating_add(1) };
+            match life {
+                Life::Long | Life::Short => self.set_phase(if failures < 2 {
+                    Phase::Starting
+                } else {
+                    Phase::Down(format!("has ended {failures} times soon after its start"))
+                }),
+                Life::Barren(cause) => {
+                    tracing::warn!(server = %self.name(), cause, code = Code::ServerDown.id(), "the server is down");
+                    self.set_phase(Phase::Down(cause));
+                    self.hide_later();
+                }
+            }
+            sleep(backoff(failures)).await;
+            if matches!(self.status.borrow().phase, Phase::Down(_)) && failures == 1 {
+                tracing::info!(server = %self.name(), "the server is tried again");
+            }
+        }
+    }
+
+    /// Lives with one connection until it ends. Changes are listened for before anything is read, so that none is lost.
+    async fn live(self: &Arc<Self>, started: Started, latch: &mut Option<ReadyLatch>) -> Life {
+        let link = Arc::clone(&started.link);
+        let kinds = started.can.lists;
+        let (found, mut heard) = mpsc::channel(Kind::ALL.len());
+        let changes = link.changes();
+        if !started.can.tells.is_empty() || started.can.subscribe {
+            Arc::clone(&link).watch(started.can.tells);
+        }
+        let mut watching = pin!(self.watches.serve(&link, started.can));
+        let reading =
+            kinds.iter().map(|kind| keep_kind(&started, kind, &self.settings, changes.clone(), found.clone()));
+        let mut reading = pin!(join_all(reading));
+        let mut keeping = self.keeping(started.can);
+        let mut age = Age::Young(None);
+        loop {
+            if keeping.may_settle() {
+                if let Some(cause) = keeping.failure() {
+                    link.close();
+                    return Life::Barren(cause);
+                }
+                self.settle(&started, &mut keeping);
+                // Ready from the first good list on, whatever happens later [OPS-4].
+                drop(latch.take());
+                age = Age::Young(Some(Box::pin(sleep(STABLE))));
+            }
+            tokio::select! {
+                () = link.closed().cancelled() => {
+                    let words = link.last_words().unwrap_or_else(|| "the connection ended".to_owned());
+                    if !keeping.settled {
+                        return Life::Barren(keeping.failure().unwrap_or(words));
+                    }
+                    tracing::warn!(server = %self.name(), cause = words, "the server has gone");
+                    return age.life();
+                }
+                () = self.apart.notified() => {
+                    // It may have been said twice before this connection was opened.
+                    if self.lists_over_an_owned_one() {
+                        tracing::info!(server = %self.name(), "its list gets a connection of its own");
+                        return age.life();
+                    }
+                }
+                Some((kind, listing)) = heard.recv() => self.take(&mut keeping, kind, listing),
+                () = rings(keeping.lag.as_mut()) => keeping.pending = Kinds::NONE,
+                () = age.grows() => age = Age::Old,
+                _ = reading.as_mut(), if !kinds.is_empty() => {}
+                () = watching.as_mut() => {}
+            }
+        }
+    }
+
+    /// Starts from the last good lists, less those of kinds that the server does not have now.
+    fn keeping(&self, can: Capabilities) -> Keeping {
+        let kinds = can.lists;
+        let mut lists = self.status().lists.unwrap_or_default();
+        for kind in Kind::ALL.into_iter().filter(|kind| !kinds.contains(*kind)) {
+            lists.set(kind, Arc::default());
+        }
+        Keeping { lists, can, pending: kinds, good: kinds.is_empty(), cause: None, lag: None, settled: false }
+    }
+
+    /// Takes a reading in.
+    fn take(&self, keeping: &mut Keeping, kind: Kind, listing: Result<Listing, String>) {
+        keeping.pending = keeping.pending.without(kind);
+        match listing {
+            Ok(listing) => {
+                for warning in &listing.warnings {
+                    tracing::warn!(server = %self.name(), list = kind.list_method(), warning, "its list is not as it should be");
+                }
+                keeping.lists.set(kind, Arc::from(listing.items));
+                keeping.good = true;
+                if keeping.settled {
+                    self.publish(&keeping.lists, keeping.can);
+                } else if keeping.lag.is_none() {
+                    keeping.lag = Some(Box::pin(sleep(LAG)));
+                }
+            }
+            Err(cause) => {
+                tracing::warn!(server = %self.name(), list = kind.list_method(), cause, "its list could not be read");
+                keeping.cause.get_or_insert_with(|| format!("{} failed: {cause}", kind.list_method()));
+            }
+        }
+    }
+
+    /// Shows what was read, and lets callers have the connection.
+    fn settle(&self, started: &Started, keeping: &mut Keeping) {
+        keeping.settled = true;
+        keeping.lag = None;
+        self.found(started.link.era());
+        self.offer(&started.link);
+        self.publish(&keeping.lists, started.can);
+    }
+
+    fn publish(&self, lists: &Lists, can: Capabilities) {
+        self.hidden.store(false, Ordering::Release);
+        let same = |status: &TargetStatus| {
+            status.phase == Phase::Ready
+                && status.can == can
+                && status.lists.as_ref().is_some_and(|known| known.same(lists))
+        };
+        if same(&self.status.borrow()) {
+            return;
+        }
+        self.change(|status| {
+            *status = TargetStatus { phase: Phase::Ready, lists: Some(lists.clone()), can };
+        });
+        self.kept.write(&self.settings, self.status.subscribe(), &self.tasks);
+    }
+
+    fn hide_later(self: &Arc<Self>) {
+        if self.settings.on_down != OnDown::Hide || self.is_hidden() {
+            return;
+        }
+        let server = Arc::clone(self);
+        self.tasks.spawn("hide a server that is down", async move {
+            sleep(HIDE_AFTER).await;
+            if matches!(server.status.borrow().phase, Phase::Down(_)) {
+                server.hidden.store(true, Ordering::Release);
+                server.tell();
+            }
+        });
+    }
+}
+
+/// Reads a kind, and again after each change and when it is no longer fresh. Never ends.
+async fn keep_kind(
+    started: &Started,
+    kind: Kind,
+    settings: &ServerSettings,
+    mut changes: watch::Receiver<Changes>,
+    found: mpsc::Sender<Reading>,
+) {
+    loop {
+        let before = *changes.borrow_and_update();
+        let reading = list::read(&started.link, kind, settings);
+        let listing = tokio::time::timeout(settings.tool_max, reading)
+            .await
+            .unwrap_or_else(|_| Err("its pages take too long".to_owned()));
+        let again = match &listing {
+            Ok(_) if started.can.tells.contains(kind) => None,
+            Ok(listing) => listing.ttl.map(|ttl| ttl.max(TTL_MIN)),
+            Err(_) => Some(TTL_MIN),
+        };
+        // The receiver lives as long as this future.
+        let _taken = found.send((kind, listing)).await.is_ok();
+        let expired = async {
+            match again {
+                Some(pause) => sleep(pause).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = changed(&mut changes, kind, &before) => sleep(COALESCE).await,
+            () = expired => {}
+        }
+    }
+}
+
+/// Waits until the server has told of a change of this kind since `before`.
+async fn changed(changes: &mut watch::Receiver<Changes>, kind: Kind, before: &Changes) {
+    if changes.wait_for(|now| now.since(before).contains(kind)).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Waits for a timer; for ever where there is none.
+async fn rings(timer: Option<&mut Pin<Box<Sleep>>>) {
+    match timer {
+        Some(timer) => timer.await,
+        None => std::future::pending().await,
+    }
+}
+
+// === impl Age ===
+
+impl Age {
+    async fn grows(&mut self) {
+        match self {
+            Self::Young(timer) => rings(timer.as_mut()).await,
+            Self::Old => std::future::pending().await,
+        }
+    }
+
+    const fn life(&self) -> Life {
+        match self {
+            Self::Old => Life::Long,
+            Self::Young(_) => Life::Short,
+        }
+    }
+}
+
+// === impl Keeping ===
+
+impl Keeping {
+    /// Says whether what there is may be shown: everything was asked for, and nothing is waited for any more.
+    const fn may_settle(&self) -> bool {
+        !self.settled && self.pending.is_empty()
+    }
+
+    /// Says why nothing at all could be read.
+    fn failure(&mut self) -> Option<String> {
+        if self.good { None } else { self.cause.take() }
+    }
+}
+
+/// The pause before start number `failures + 1`: doubled each time, with up to a quarter of jitter.
+fn backoff(failures: u32) -> Duration {
+    let base = BACKOFF_MIN.saturating_mul(1 << failures.saturating_sub(1).min(7)).min(BACKOFF_MAX);
+    let jitter = crate::seal::random::<1>().map_or(0, |[byte]| u32::from(byte));
+    base + base / 4 * jitter / 255
+}
+
+#[cfg(test)]
+#[path = "keeper_tests.rs"]
+mod tests;
