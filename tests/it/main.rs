@@ -32,6 +32,8 @@ mod manual;
 #[cfg(test)]
 mod orphans;
 #[cfg(test)]
+mod pool;
+#[cfg(test)]
 mod rates;
 #[cfg(test)]
 mod reload;
