@@ -92,6 +92,7 @@ fn addresses(settings: &DownstreamSettings) -> Value {
 
 pub(super) fn limits() -> Rows {
     let door = DownstreamSettings::default();
+    let question = door.question.as_secs();
     let (alive, idle, kept) = (door.keep_alive.as_secs(), door.session_idle.as_secs(), door.replay.time.as_secs());
     let write = door.write_timeout.as_secs();
     let count = |most: u64, default: usize, words| number(1, most, json!(default), words);
@@ -99,6 +100,11 @@ pub(super) fn limits() -> Rows {
         ("concurrency", reference("concurrency")),
         ("connections", count(1_000_000, door.connections_max, "The most client connections at once.")),
         ("keep_alive_secs", number(1, 3_600, json!(alive), "The pause after which a silent stream gets a comment.")),
+        ("parked_calls", count(100_000, door.parked_max, "The most calls that wait for a stateless client's answers.")),
+        (
+            "parked_calls_per_principal",
+            count(100_000, door.parked_per_principal_max, "The most such calls of one principal."),
+        ),
         (
             "processes_per_principal",
             count(
@@ -107,6 +113,7 @@ pub(super) fn limits() -> Rows {
                 "The most processes of one principal, over all servers; an idle one makes room, else a call is refused.",
             ),
         ),
+        ("question_secs", number(1, 3_600, json!(question), "How long a client may take to answer a server.")),
         ("rates", reference("rates")),
         ("request_body_bytes", count(1 << 32, door.body_bytes_max, "The largest request body.")),
         (

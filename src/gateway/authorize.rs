@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::exchange::Caller as _;
-use crate::exchange::{ReasonCode, Reject, RejectKind, UpstreamCall};
+use crate::exchange::{ReasonCode, Reject, UpstreamCall};
 use crate::limit::Limits;
 use crate::policy::{Action, Permitted};
 use crate::upstream::Server;
@@ -44,9 +44,4 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
     let server = Arc::clone(server.ok_or_else(|| Reject::unknown(entry.kind, ReasonCode::Unknown))?);
     let limits = Some(caller.snapshot().limits()).filter(|limits| limits.limits_calls()).cloned();
     Ok(Authorized { server, call, standing: Standing::of(&caller, entry), limits })
-}
-
-/// The refusal of a `requestState` that is not ours, not this call's, or too old [R92].
-pub(super) fn bad_state() -> Reject {
-    Reject::client(RejectKind::InvalidParams, "requestState is not valid here, or has expired", ReasonCode::BadRequest)
 }

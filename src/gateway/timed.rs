@@ -15,7 +15,7 @@ use futures_core::Stream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 
-use crate::exchange::{Event, Reject, RejectKind};
+use crate::exchange::{Asked, Event, Reject, RejectKind};
 use crate::upstream::Lease;
 
 use super::Gateway;
@@ -45,6 +45,11 @@ pub(super) trait Piece: Send + Sized + 'static {
 
     /// Says what follows from it for the call.
     fn sense(&self) -> Sense;
+
+    /// Returns the question that it is.
+    fn question(&self) -> Option<Asked> {
+        None
+    }
 
     /// Spells the end where the server has left it out; `None` where it is none of the server's.
     fn missing(limits: &Limits) -> Option<Self>;
@@ -88,7 +93,9 @@ struct Open<T> {
     timer: Timer,
     standing: Standing,
     /// Somebody waits for the next piece; the timer wakes them.
-    asked: bool,
+    waited: bool,
+    /// The server's questions that are out.
+    questions: Vec<Asked>,
     /// A piece that the sweep has found.
     found: Option<T>,
     /// What is said last, where the sweep has ended the call.
@@ -138,8 +145,14 @@ impl Piece for Event {
         match self {
             Self::Done(_) => Sense::Last,
             Self::Progress(_) => Sense::Progress,
-            Self::Changed(_) | Self::Log(_) | Self::Watch(_) => Sense::Talk,
+            Self::Ask(_) => Sense::Progress,
+            Self::Changed(_) | Self::Log(_) | Self::Said(_) | Self::Watch(_) => Sense::Talk,
         }
+    }
+
+    fn question(&self) -> Option<Asked> {
+        let Self::Ask(question) = self else { return None };
+        Some(question.responder.asked())
     }
 
     fn missing(limits: &Limits) -> Option<Self> {
@@ -173,7 +186,8 @@ impl<T: Piece> Timed<T> {
         gateway: Arc<Gateway>,
     ) -> Self {
         let timer = Timer::start(&limits, end);
-        let open = Open { source: Some(source), timer, standing, asked: false, found: None, end: None };
+        let (source, questions) = (Some(source), Vec::new());
+        let open = Open { source, timer, standing, waited: false, questions, found: None, end: None };
         let held = Arc::new(Held { open: Mutex::new(open), limits, gateway });
         let weak: Weak<Held<T>> = Arc::downgrade(&held);
         held.gateway.timed.add(weak);
@@ -188,7 +202,7 @@ impl<T: Piece> Stream for Timed<T> {
         let held = &*self.get_mut().0;
         let mut open = held.open();
         let piece = ready!(held.poll_piece(&mut open, cx));
-        open.asked = false;
+        open.waited = false;
         Poll::Ready(piece)
     }
 }
@@ -213,13 +227,13 @@ impl<T: Piece> Held<T> {
             if let Poll::Ready(piece) = source.as_mut().poll_next(cx) {
                 return Poll::Ready(self.take(open, piece));
             }
-            open.asked = true;
+            open.waited = true;
             let over = ready!(open.timer.poll_rings(cx));
             if let Some(reject) = open.standing.lost(&self.gateway) {
                 open.source = None;
                 return Poll::Ready(Some(T::refused(reject)));
             }
-            if over {
+            if over && !open.waits_for_answers(&self.limits) {
                 open.source = None;
                 return Poll::Ready(Some(T::refused(self.limits.over(&open.timer))));
             }
@@ -233,6 +247,7 @@ impl<T: Piece> Held<T> {
             return Some(T::refused(reject));
         }
         let piece = piece.or_else(|| T::missing(&self.limits));
+        open.questions.extend(piece.as_ref().and_then(Piece::question));
         match piece.as_ref().map_or(Sense::Last, Piece::sense) {
             Sense::Last => open.source = None,
             Sense::Progress => open.timer.extend(&self.limits),
@@ -248,12 +263,12 @@ impl<T: Piece> Overdue for Held<T> {
             let mut open = self.open();
             // Whoever waits is woken by the bell, and asks again unless something else holds them up: a client that reads
             // nothing.
-            let waits = open.asked && now < open.timer.bell.deadline() + SWEEP_PAUSE;
+            let waits = open.waited && now < open.timer.bell.deadline() + SWEEP_PAUSE;
             if waits || open.source.is_none() {
                 return;
             }
             let lost = open.standing.lost(&self.gateway);
-            if lost.is_none() && now < open.timer.deadline {
+            if lost.is_none() && (now < open.timer.deadline || open.waits_for_answers(&self.limits)) {
                 return;
             }
             if lost.is_none() && open.found.is_none() && self.find(&mut open, now) {
@@ -277,6 +292,20 @@ impl<T: Piece> Held<T> {
         };
         open.found = self.take(open, piece);
         open.source.is_none() || now < open.timer.deadline
+    }
+}
+
+// === impl Open ===
+
+impl<T> Open<T> {
+    /// Says whether the server waits for a person: then its time does not run.
+    fn waits_for_answers(&mut self, limits: &Limits) -> bool {
+        self.questions.retain(|asked| !asked.is_over());
+        let waits = !self.questions.is_empty();
+        if waits {
+            self.timer.hold(limits);
+        }
+        waits
     }
 }
 
@@ -337,6 +366,13 @@ impl Timer {
         let now = Instant::now();
         self.deadline = (now + limits.idle).min(self.end);
         self.bell.as_mut().reset(self.deadline.min(now + LOOK));
+    }
+
+    /// Gives the whole time of an answer anew, also past the maximum: the server waits for us.
+    #[expect(clippy::disallowed_methods, reason = "a deadline for tokio's own timer")]
+    fn hold(&mut self, limits: &Limits) {
+        self.end = self.end.max(Instant::now() + limits.idle);
+        self.extend(limits);
     }
 
     /// Waits until it rings; says whether the time is over.

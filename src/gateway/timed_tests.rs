@@ -73,7 +73,12 @@ async fn end(events: &mut EventStream) -> (usize, Result<(), Reject>) {
                 assert!(events.next().await.is_none(), "nothing follows the last");
                 return (before, outcome.map(|_| ()));
             }
-            Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_) => before += 1,
+            Event::Ask(_)
+            | Event::Changed(_)
+            | Event::Log(_)
+            | Event::Progress(_)
+            | Event::Said(_)
+            | Event::Watch(_) => before += 1,
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::id::{PrincipalId, SessionId};
 use crate::seal;
 
 use super::Session;
+use super::questions::Questions;
 use super::replay::{ReplayLimits, Shelf};
 
 /// How many sessions there may be, and for how long.
@@ -105,6 +106,7 @@ impl SessionStore {
             last_used: AtomicU64::new(self.clock.now().as_millis()),
             clock: self.clock.clone(),
             live: Mutex::default(),
+            questions: Questions::default(),
             shelf: Shelf::new(self.limits.replay, self.clock.clone()),
         });
         self.sessions.insert(session.id.clone(), Arc::clone(&session));

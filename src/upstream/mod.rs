@@ -16,6 +16,7 @@ mod list;
 mod means;
 mod place;
 mod pool;
+mod question;
 mod server;
 mod set;
 mod settings;

@@ -34,6 +34,8 @@ mod orphans;
 #[cfg(test)]
 mod pool;
 #[cfg(test)]
+mod questions;
+#[cfg(test)]
 mod rates;
 #[cfg(test)]
 mod reload;

@@ -10,10 +10,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 
-use crate::exchange::{Answer, Event, Outcome, Reject, Reply};
+use crate::exchange::{Answer, Event, Outcome, Question, Reject, Reply};
 use crate::upstream::link::{Outgoing, progress_value};
 use crate::wire::jsonrpc::{Message, Notification, Request, Response};
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Era, Features};
 
 use super::reader::EventReader;
 use super::session::{CancelGuard, Session, SessionLink};
@@ -83,12 +83,19 @@ impl Peer {
         }
     }
 
-    fn serve(&self, request: &Request) {
+    fn serve(&self, request: &Request, features: Option<Features>) -> Option<Question> {
         match self {
-            Self::Session(link, session, _) => link.serve(session, request),
+            Self::Session(link, session, _) => link.serve(session, request, features),
             Self::Stateless(link) => {
                 tracing::debug!(server = %link.target().name, "a request on a stateless stream is ignored");
+                None
             }
+        }
+    }
+
+    fn withdraw(&self, notification: &Notification) {
+        if let Self::Session(link, ..) = self {
+            link.withdraw(notification);
         }
     }
 }
@@ -182,8 +189,11 @@ impl Call {
     fn sort(&mut self, message: Message, on_error_status: bool) -> Option<Event> {
         match message {
             Message::Request(request) => {
-                self.peer.serve(&request);
-                None
+                let features = match &self.outgoing {
+                    Outgoing::Call(call) => Some(call.client.features),
+                    Outgoing::Own { .. } => None,
+                };
+                self.peer.serve(&request, features).map(Event::Ask)
             }
             Message::Notification(notification) => self.notified(&notification),
             Message::Response(response) if self.is_answer(&response, on_error_status) => {
@@ -212,6 +222,10 @@ impl Call {
             "notifications/progress" => self.progressed(notification),
             "notifications/message" if matches!(self.outgoing, Outgoing::Call(_)) => {
                 Some(Event::Log(notification.raw.clone()))
+            }
+            "notifications/cancelled" => {
+                self.peer.withdraw(notification);
+                None
             }
             _ => {
                 self.peer.hear(notification);

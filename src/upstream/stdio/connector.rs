@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use crate::clock::Clock;
 use crate::exchange::Reply;
 use crate::runtime::Tasks;
-use crate::wire::mcp::{Capabilities, Era, Kinds};
+use crate::wire::mcp::{Capabilities, Era, Features, Kinds};
 
 use crate::upstream::ServerSettings;
 use crate::upstream::heard::Heard;
@@ -68,7 +68,8 @@ impl StdioConnector {
         let plan = Plan::new(self.settings.era, want.era)?;
         let mut unfinished = Unfinished(None);
         let limit = self.settings.start_timeout;
-        let Ok(opened) = tokio::time::timeout(limit, self.attempts(plan, want.place, &mut unfinished)).await else {
+        let attempts = self.attempts(plan, (want.place, want.features), &mut unfinished);
+        let Ok(opened) = tokio::time::timeout(limit, attempts).await else {
             let tail = unfinished.0.as_ref().map(|connection| connection.output.tail()).unwrap_or_default();
             let last = if tail.is_empty() { String::new() } else { format!("; last output: {tail}") };
             let name = &self.settings.name;
@@ -85,15 +86,15 @@ impl StdioConnector {
     async fn attempts(
         &self,
         plan: Plan,
-        place: Option<Arc<Place>>,
+        (place, features): (Option<Arc<Place>>, Features),
         unfinished: &mut Unfinished,
     ) -> Result<(Arc<Connection>, Capabilities), StartError> {
-        let connection = self.launch(place.clone(), unfinished).await?;
+        let connection = self.launch(place.clone(), features, unfinished).await?;
         match super::handshake::open(&connection, plan).await? {
             Opened::Done(can) => return Ok((connection, can)),
             Opened::EndedAtProbe => tracing::debug!(server = %self.settings.name, "ended at the probe; started again"),
         }
-        let connection = self.launch(place, unfinished).await?;
+        let connection = self.launch(place, features, unfinished).await?;
         match super::handshake::open(&connection, Plan::Legacy).await? {
             Opened::Done(can) => Ok((connection, can)),
             Opened::EndedAtProbe => Err(StartError::Failed(format!("server '{}' ended", self.settings.name))),
@@ -104,11 +105,12 @@ impl StdioConnector {
     async fn launch(
         &self,
         place: Option<Arc<Place>>,
+        features: Features,
         unfinished: &mut Unfinished,
     ) -> Result<Arc<Connection>, StartError> {
         let (running, pipes) = super::child::spawn(&self.settings, &self.base_env.0).await?;
         let output = Arc::new(Output::new(&self.settings, self.clock.clone()));
-        let (connection, queue) = Connection::new(Arc::clone(&self.settings), Arc::clone(&output));
+        let (connection, queue) = Connection::new(Arc::clone(&self.settings), Arc::clone(&output), features);
         let stderr_end = CancellationToken::new();
         let read = [connection.read_end.clone(), stderr_end.clone()];
         let supervisor = Supervisor::new(running, Arc::clone(&connection), self.settings.end_grace, read);
