@@ -7,6 +7,7 @@ mod connector;
 mod listen;
 mod probe;
 mod reader;
+mod redirect;
 mod session;
 mod stateless;
 mod target;
