@@ -182,3 +182,7 @@ impl Slot {
         Poll::Pending
     }
 }
+
+#[cfg(test)]
+#[path = "pending_tests.rs"]
+mod tests;
