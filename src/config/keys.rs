@@ -12,6 +12,7 @@ pub(super) const MCP: &[&str] = &["empty_allow", "enabled", "first_list_wait_sec
 pub(super) const MCP_LATER: &[&str] = &["blob_paths", "blobs", "deferred_loading", "overflow", "resource_tools"];
 
 pub(super) const SERVER: &[&str] = &[
+    "allow_private_redirects",
     "args",
     "command",
     "cwd",

@@ -203,6 +203,7 @@ pub(super) fn server() -> Rows {
     let name = json!({ "type": "string", "minLength": 1, "maxLength": UPSTREAM_NAME_MAX });
     let secs = |key: &'static str, most: u64, default: u64, words| (key, number(1, most, json!(default), words));
     vec![
+        ("allow_private_redirects", flag(false, "Whether a redirect may lead to a private address elsewhere.")),
         ("args", texts("The program's arguments. No reference is expanded: argv is public.")),
         ("command", text("The program: a path, or a name looked up in PATH.")),
         ("cwd", text("The program's working folder.")),

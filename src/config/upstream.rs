@@ -246,6 +246,8 @@ impl Entry<'_> {
         Self::pool(table, &mut settings);
         let words = [("hide", OnDown::Hide), ("keep", OnDown::Keep)];
         settings.on_down = table.get("on_down").and_then(|value| value.choice(&words)).unwrap_or_default();
+        settings.allow_private_redirects =
+            table.get("allow_private_redirects").and_then(|value| value.flag()).unwrap_or(false);
         settings.era = era(table);
         if let Some(value) = table.get("inspect") {
             settings.inspect = value.choice(&[("off", false), ("on", true)]).unwrap_or(true);

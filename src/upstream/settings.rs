@@ -44,6 +44,8 @@ pub struct ServerSettings {
     pub idle_stop: Option<Duration>,
     /// Whether a principal may read the last lines of a process's stderr in an error [TRN-4].
     pub show_stderr: bool,
+    /// Whether a redirect may lead to another origin at an address that is not of the public network [TRN-6].
+    pub allow_private_redirects: bool,
     /// Whether large answers are looked at before the client has them; if not, they are passed on as they come [LIM-1].
     pub inspect: bool,
 }
@@ -169,6 +171,7 @@ impl ServerSettings {
             max_processes: Self::MAX_PROCESSES,
             idle_stop: Some(Self::IDLE_STOP),
             show_stderr: false,
+            allow_private_redirects: false,
             inspect: true,
         }
     }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use http::header::{HeaderMap, HeaderValue};
 use http::uri::Scheme;
 
-use crate::net::{ClientTls, Demand, Dialer, HttpClient};
+use crate::net::{ClientTls, Demand, Dialer, HttpClient, Reach};
 use crate::runtime::Tasks;
 
+use super::redirect::Redirects;
 use super::target::Target;
 use crate::upstream::link::{BoxFuture, Connector, StartError, Started, Want};
 use crate::upstream::settings::{ServerSettings, Transport};
@@ -59,9 +60,13 @@ impl HttpServer {
             value.set_sensitive(true);
             configured.append(name, value);
         }
-        let client = HttpClient::new(&tasks, dialer(&settings, &tasks), uri.clone());
+        let dialer = dialer(&settings, &tasks);
+        let reach = if settings.allow_private_redirects { Reach::Any } else { Reach::Public };
+        let redirects = Redirects::new(uri.clone(), dialer.clone(), reach, tasks.clone());
+        let client = HttpClient::new(&tasks, dialer, uri.clone());
         let target = Target::new(settings.name.clone(), uri, configured, client, settings.max_response_bytes)
-            .with_inspect(settings.inspect);
+            .with_inspect(settings.inspect)
+            .with_redirects(redirects);
         Ok(Self { target: Arc::new(target), tasks, settings })
     }
 }
