@@ -103,7 +103,9 @@ mod tests {
             let found = resolve(&base, reference.as_bytes()).map(|uri| uri.to_string());
             assert_eq!(found.as_deref(), Some(whole), "{reference}");
         }
-        for reference in ["ftp://a/", "javascript:x", "file:///etc/passwd", "http://u:p@b/", "//u@b/", "http://", "/\u{e9} x"] {
+        for reference in
+            ["ftp://a/", "javascript:x", "file:///etc/passwd", "http://u:p@b/", "//u@b/", "http://", "/\u{e9} x"]
+        {
             assert_eq!(resolve(&base, reference.as_bytes()), None, "{reference}");
         }
         assert_eq!(resolve(&base, b"/\xff"), None);

@@ -479,7 +479,12 @@ pub(crate) fn every_bound_has_its_test(tree: &Tree) -> Vec<Finding> {
             tree.rust().any(|file| file.text.contains(&sync) || file.text.contains(&parameterless))
         };
         if cells.len() != 5 || cells.iter().any(|cell| cell.is_empty()) || named.is_empty() {
-            found.push(Finding::new(path, at + 1, "a row needs what grows, its bound, its key, what happens when it is full, and a test", fix));
+            found.push(Finding::new(
+                path,
+                at + 1,
+                "a row needs what grows, its bound, its key, what happens when it is full, and a test",
+                fix,
+            ));
         }
         for name in named.into_iter().filter(|name| !exists(name)) {
             found.push(Finding::new(path, at + 1, format!("there is no test `{name}`"), fix));

@@ -372,7 +372,9 @@ no = 1
 #[test]
 fn a_bound_without_its_test_is_found() {
     let rule = rules::every_bound_has_its_test;
-    let page = |rows: &str| format!("# A\n\n## What can grow\n\n| a | b | c | d | e |\n|---|---|---|---|---|\n{rows}\n## B\n| x |\n");
+    let page = |rows: &str| {
+        format!("# A\n\n## What can grow\n\n| a | b | c | d | e |\n|---|---|---|---|---|\n{rows}\n## B\n| x |\n")
+    };
     let test = ("tests/a.rs", "//! A.\n#[test]\nfn it_is_bounded() {}\n");
     assert_clean(rule, &[("ARCHITECTURE.md", &page("| lines | 5 | fixed | dropped | `it_is_bounded` |\n")), test]);
     for rows in [

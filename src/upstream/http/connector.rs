@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::header::{HeaderMap, HeaderValue};
 use http::uri::Scheme;
 
-use crate::net::{ClientTls, Demand, Dialer, HttpClient, Reach};
+use crate::net::{ClientTls, Demand, Dialer, HttpClient};
 use crate::runtime::Tasks;
 
 use super::redirect::Redirects;
@@ -61,8 +61,7 @@ impl HttpServer {
             configured.append(name, value);
         }
         let dialer = dialer(&settings, &tasks);
-        let reach = if settings.allow_private_redirects { Reach::Any } else { Reach::Public };
-        let redirects = Redirects::new(uri.clone(), dialer.clone(), reach, tasks.clone());
+        let redirects = Redirects::new(uri.clone(), dialer.clone(), settings.redirects, tasks.clone());
         let client = HttpClient::new(&tasks, dialer, uri.clone());
         let target = Target::new(settings.name.clone(), uri, configured, client, settings.max_response_bytes)
             .with_inspect(settings.inspect)

@@ -24,7 +24,11 @@ fn redirect(status: &str, to: &str) -> Vec<Step> {
 }
 
 impl Lab {
-    async fn new(reach: Reach, demand: Demand, script: impl Fn(&Recorded) -> Vec<Step> + Send + Sync + 'static) -> Self {
+    async fn new(
+        reach: Reach,
+        demand: Demand,
+        script: impl Fn(&Recorded) -> Vec<Step> + Send + Sync + 'static,
+    ) -> Self {
         let tasks = Tasks::new();
         let server = ScriptedServer::start(&tasks, script).await;
         let uri: Uri = format!("http://{}/mcp", server.addr).parse().unwrap();
@@ -107,7 +111,9 @@ async fn another_origin_gets_no_header_of_this_one() {
 async fn a_private_address_is_not_reached_by_any_spelling() {
     let other = Lab::new(Reach::Any, Demand::Scheme, |_| json("200 OK", "{}")).await;
     let port = other.server.addr.port();
-    for host in ["localhost", "127.1", "2130706433", "0x7f.0.0.1", "0177.0.0.1", "[::ffff:127.0.0.1]", "0.0.0.0", "127.0.0.1."] {
+    for host in
+        ["localhost", "127.1", "2130706433", "0x7f.0.0.1", "0177.0.0.1", "[::ffff:127.0.0.1]", "0.0.0.0", "127.0.0.1."]
+    {
         let to = format!("http://{host}:{port}/");
         let lab = Lab::new(Reach::Public, Demand::Scheme, move |_| redirect("307 Temporary Redirect", &to)).await;
         assert!(lab.send(Verb::Post, "{}").await.is_err(), "{host}");

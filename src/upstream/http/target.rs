@@ -191,9 +191,7 @@ impl Target {
             SendError::Ended(why) => self.unknown_outcome(why),
         })?;
         match &self.redirects {
-            Some(redirects) if sent.status.is_redirection() => {
-                Box::pin(redirects.follow(self, sent, head, body)).await
-            }
+            Some(redirects) if sent.status.is_redirection() => Box::pin(redirects.follow(self, sent, head, body)).await,
             Some(_) | None => Ok(sent),
         }
     }

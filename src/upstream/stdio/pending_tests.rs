@@ -61,7 +61,10 @@ fn progress_that_waits_is_bounded() {
     for value in 10_001 - PROGRESS_MAX..=10_000 {
         let Poll::Ready(Event::Progress(spelled)) = slot.poll(&context) else { panic!("progress {value}") };
         let text = String::from_utf8(spelled.to_vec()).unwrap();
-        assert!(text.contains(r#""progressToken":"mine""#) && text.contains(&format!(r#""progress":{value}}}"#)), "{text}");
+        assert!(
+            text.contains(r#""progressToken":"mine""#) && text.contains(&format!(r#""progress":{value}}}"#)),
+            "{text}"
+        );
     }
     assert!(matches!(slot.poll(&context), Poll::Ready(Event::Done(Err(_)))));
 }
