@@ -29,7 +29,7 @@ use super::answer::log_refusal;
 use super::body::Body;
 use super::origin::{self, Foreign, Reach};
 use super::post::Visit;
-use super::respond::{Fault, Refusal, bare};
+use super::respond::{Fault, Refusal, bare, spare};
 use super::router::{Route, route};
 use super::{AccessLog, DownstreamSettings, credential};
 
@@ -210,6 +210,7 @@ impl<H: Handler> Door<H> {
             _ => visit.refuse(Fault::Verb(VERBS), None),
         };
         seen.method = visit.method;
+        spare(visit.headers);
         response
     }
 }

@@ -2,9 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::time::Instant;
 
 use crate::exchange::{Answer, Reply, ReplyBody, Unseen};
 
@@ -18,22 +15,25 @@ pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> 
     let settings = server.settings();
     let max = settings.tool_max.max(settings.tool_timeout);
     let limits = Limits { idle: settings.tool_timeout, max, lease: server.lease() };
-    #[expect(clippy::disallowed_methods, reason = "a deadline for tokio's own timer")]
-    let end = Instant::now() + limits.max;
+    let look = LOOK.min(limits.idle);
+    let mut bell = pin!(tokio::time::sleep(look));
+    let begun = bell.deadline() - look;
+    let (deadline, end) = (begun + limits.idle, begun + limits.max);
     let mut sent = pin!(server.send(call));
-    let mut waited = Duration::ZERO;
     let reply = loop {
-        let look = LOOK.min(limits.idle.saturating_sub(waited));
-        if let Ok(reply) = tokio::time::timeout(look, sent.as_mut()).await {
-            break reply;
+        tokio::select! {
+            biased;
+            reply = sent.as_mut() => break reply,
+            () = bell.as_mut() => {}
         }
-        waited += look;
         if let Some(reject) = standing.lost(gateway) {
             return Reply::once(Err(reject));
         }
-        if waited >= limits.idle {
+        let rang = bell.deadline();
+        if rang >= deadline {
             return Reply::once(Err(limits.idle_over()));
         }
+        bell.as_mut().reset(deadline.min(rang + LOOK));
     };
     if let Some(reject) = standing.lost(gateway) {
         return Reply::once(Err(reject));

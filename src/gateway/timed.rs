@@ -105,7 +105,8 @@ struct Open<T> {
 /// The time of one call: progress extends it, up to the maximum.
 #[derive(Debug)]
 struct Timer {
-    /// Rings at the deadline, and before that to look around.
+    /// Rings at the deadline, and before that to look around. A piece moves the deadline alone: the bell rings too early
+    /// then, and is set anew.
     bell: Pin<Box<Sleep>>,
     deadline: Instant,
     end: Instant,
@@ -363,9 +364,7 @@ impl Timer {
 
     #[expect(clippy::disallowed_methods, reason = "a deadline for tokio's own timer")]
     fn extend(&mut self, limits: &Limits) {
-        let now = Instant::now();
-        self.deadline = (now + limits.idle).min(self.end);
-        self.bell.as_mut().reset(self.deadline.min(now + LOOK));
+        self.deadline = (Instant::now() + limits.idle).min(self.end);
     }
 
     /// Gives the whole time of an answer anew, also past the maximum: the server waits for us.

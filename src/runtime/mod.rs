@@ -7,6 +7,7 @@ mod guardian;
 mod hush;
 mod process;
 mod ready;
+mod signal;
 mod state;
 mod stop;
 mod task;
@@ -16,6 +17,7 @@ pub use guardian::{GUARDIAN_VERB, Guarded, dismiss_guardian, guard, keep_guardia
 pub use hush::{Hushable, hushed};
 pub use process::{orphaned, take_stdout};
 pub use ready::{Ready, ReadyLatch};
+pub use signal::sleep;
 pub use state::{State, write_atomically};
 pub use stop::Stop;
 pub use task::Tasks;

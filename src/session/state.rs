@@ -2,12 +2,12 @@
 //!
 //! Invariants: an id is in flight at most once; a call or a stream in flight keeps the session from being idle.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use foldhash::HashMap;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Moment};

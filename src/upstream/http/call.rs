@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{StreamExt as _, stream};
+use futures_util::stream;
 
 use crate::exchange::{Answer, Event, Outcome, Question, Reject, Reply};
 use crate::upstream::link::{Outgoing, progress_value};
@@ -147,7 +147,10 @@ impl Call {
                 }))
             }
             Content::Unseen(answer) => self.pass(*answer),
-            Content::Stream(reader) => Flow { call: self, reader, queue: VecDeque::new(), tries: 0 }.reply().await,
+            // Boxed here, and not only as a stream, so that other calls do not carry its room.
+            Content::Stream(reader) => {
+                Box::pin(Flow { call: self, reader, queue: VecDeque::new(), tries: 0 }.reply()).await
+            }
         }
     }
 
@@ -218,7 +221,7 @@ impl Call {
     }
 
     fn notified(&mut self, notification: &Notification) -> Option<Event> {
-        match notification.method.as_str() {
+        match &*notification.method {
             "notifications/progress" => self.progressed(notification),
             "notifications/message" if matches!(self.outgoing, Outgoing::Call(_)) => {
                 Some(Event::Log(notification.raw.clone()))
@@ -256,13 +259,14 @@ impl Flow {
         if let Event::Done(outcome) = first {
             return Reply::once(outcome);
         }
+        self.queue.push_front(first);
         let rest = stream::unfold(Some(Box::new(self)), |state| async move {
             let mut flow = state?;
             let event = flow.next().await;
             let state = (!matches!(event, Event::Done(_))).then_some(flow);
             Some((event, state))
         });
-        Reply::events(Box::pin(stream::iter([first]).chain(rest)))
+        Reply::events(Box::pin(rest))
     }
 
     async fn next(&mut self) -> Event {
@@ -289,7 +293,7 @@ impl Flow {
                     continue;
                 }
             };
-            if let Err(reject) = self.resume(why).await {
+            if let Err(reject) = Box::pin(self.resume(why)).await {
                 self.queue.push_back(Event::Done(Err(reject)));
             }
         }

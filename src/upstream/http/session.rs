@@ -273,7 +273,13 @@ impl SessionLink {
             Sent::Reply(reply) => return reply,
             Sent::Lost(answered, call) => (answered, call),
         };
-        let Some(renewed) = self.renew(session.generation, failed).await else {
+        // Boxed, so that other calls do not carry its room.
+        Box::pin(self.again(session.generation, failed, answered, call)).await
+    }
+
+    /// Sends a request whose session was lost on a new one.
+    async fn again(self: Arc<Self>, lost: u64, failed: u64, answered: Answered, call: Box<Call>) -> Reply {
+        let Some(renewed) = self.renew(lost, failed).await else {
             return call.reply(answered).await;
         };
         match self.send(renewed, call.take_back()).await {

@@ -433,7 +433,7 @@ impl Connection {
     }
 
     fn hear(&self, notification: &Notification) {
-        match notification.method.as_str() {
+        match &*notification.method {
             "notifications/progress" => {
                 let known = token(notification).is_some_and(|id| self.table.progress(id, notification));
                 if !known {
