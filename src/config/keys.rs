@@ -8,7 +8,8 @@ pub(super) const LISTEN: &[&str] =
     &["admin", "allowed_hosts", "allowed_origins", "auth", "health", "http", "tls_cert", "tls_key"];
 pub(super) const LISTEN_LATER: &[&str] = &["public_url"];
 
-pub(super) const MCP: &[&str] = &["empty_allow", "enabled", "first_list_wait_secs", "name_budget", "servers"];
+pub(super) const MCP: &[&str] =
+    &["empty_allow", "enabled", "first_list_wait_secs", "login_path", "name_budget", "servers"];
 pub(super) const MCP_LATER: &[&str] = &["blob_paths", "blobs", "deferred_loading", "overflow", "resource_tools"];
 
 pub(super) const SERVER: &[&str] = &[

@@ -187,6 +187,14 @@ pub(super) fn mcp() -> Rows {
         ("empty_allow", choice(&["all", "none"], Some("all"), "What an empty allowed_tools means.")),
         ("enabled", flag(true, "false: no server is connected.")),
         ("first_list_wait_secs", number(0, 60, json!(wait), "How long a list waits for servers still starting.")),
+        (
+            "login_path",
+            flag(
+                true,
+                "Whether programs are looked up in the login shell's PATH where the gateway has no terminal and a \
+                 system's short PATH.",
+            ),
+        ),
         ("name_budget", number(1, 64, json!(budget), "The longest shown name, in bytes.")),
         ("servers", describe(servers, "The servers, in the order in which their tools are listed.")),
     ]
