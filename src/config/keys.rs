@@ -22,6 +22,7 @@ pub(super) const MCP: &[&str] = &[
 pub(super) const MCP_LATER: &[&str] = &["deferred_loading", "resource_tools"];
 
 pub(super) const SERVER: &[&str] = &[
+    "allow_private_redirects",
     "args",
     "blobs",
     "command",
@@ -144,6 +145,7 @@ pub(super) const LIMITS: &[&str] = &[
     "sessions_per_principal",
     "upload_bytes",
     "upload_secs",
+    "write_timeout_secs",
 ];
 pub(super) const CONCURRENCY: &[&str] = &["principal", "queued", "server", "tool"];
 pub(super) const RATES: &[&str] = &["principal", "server", "tool"];

@@ -96,6 +96,7 @@ pub(super) fn limits() -> Rows {
     let door = DownstreamSettings::default();
     let question = door.question.as_secs();
     let (alive, idle, kept) = (door.keep_alive.as_secs(), door.session_idle.as_secs(), door.replay.time.as_secs());
+    let write = door.write_timeout.as_secs();
     let count = |most: u64, default: usize, words| number(1, most, json!(default), words);
     let blob = BlobSettings::default();
     let secs = |default: std::time::Duration, words| number(1, caps::SECS_MAX, json!(default.as_secs()), words);
@@ -160,6 +161,7 @@ pub(super) fn limits() -> Rows {
             ),
         ),
         ("upload_secs", secs(blob.upload_age, "How long such a file is kept.")),
+        ("write_timeout_secs", number(1, 3_600, json!(write), "How long a client may take nothing of its answer.")),
     ]
 }
 
@@ -234,6 +236,7 @@ pub(super) fn server() -> Rows {
     let name = json!({ "type": "string", "minLength": 1, "maxLength": UPSTREAM_NAME_MAX });
     let secs = |key: &'static str, most: u64, default: u64, words| (key, number(1, most, json!(default), words));
     vec![
+        ("allow_private_redirects", flag(false, "Whether a redirect may lead to a private address elsewhere.")),
         ("args", texts("The program's arguments. No reference is expanded: argv is public.")),
         ("blobs", blobs()),
         ("command", text("The program: a path, or a name looked up in PATH.")),
