@@ -221,10 +221,9 @@ impl World {
         if round > 0 {
             for at in 0..width {
                 let question = format!("{label}/{round}/{at}");
-                match &params["inputResponses"][format!("k{at}")] {
-                    Value::Null => {}
-                    answer if answer["action"] == "cancel" => {}
-                    answer => self.check_answer(&question, by, answer),
+                let answer = &params["inputResponses"][format!("k{at}")];
+                if !answer.is_null() && answer["action"] != "cancel" {
+                    self.check_answer(&question, by, answer);
                 }
             }
         }
@@ -464,7 +463,7 @@ impl Client {
             let twin = (self.dice.once_in(4) && !more.is_null()).then(|| self.ask(arguments, &more));
             let outcome = Self::hear(&self.world, label, running).await;
             if let Some(twin) = twin {
-                self.twins(label, &outcome, Self::hear(&self.world, label, twin).await);
+                self.twins(label, &outcome, &Self::hear(&self.world, label, twin).await);
             }
             let Some(Ok(Answer::InputRequired(input))) = outcome else {
                 if let Some(outcome) = outcome {
@@ -499,14 +498,14 @@ impl Client {
     }
 
     /// Two that bring one handle hear the same.
-    fn twins(&self, label: &str, one: &Option<Outcome>, two: Option<Outcome>) {
+    fn twins(&self, label: &str, one: &Option<Outcome>, two: &Option<Outcome>) {
         let text = |outcome: &Option<Outcome>| match outcome {
             Some(Ok(Answer::Upstream { response, .. })) => format!("{:?}", response.result()),
             Some(Ok(Answer::InputRequired(input))) => format!("{:?}", input.wanted),
             other => format!("{other:?}"),
         };
-        if text(one) != text(&two) {
-            self.world.fault(format!("{label}: {} and {}", text(one), text(&two)));
+        if text(one) != text(two) {
+            self.world.fault(format!("{label}: {} and {}", text(one), text(two)));
         }
     }
 
