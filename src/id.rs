@@ -58,7 +58,7 @@ impl UpstreamName {
         if shown.ends_with('_') {
             return Err(UpstreamNameError::TrailingUnderscore);
         }
-        if text == "portcullis" || text == "mcp" {
+        if text.eq_ignore_ascii_case("portcullis") || text == "mcp" {
             return Err(UpstreamNameError::Reserved);
         }
         Ok(Self(Arc::from(text)))

@@ -405,7 +405,7 @@ fn a_secret_file_loses_one_line_end_and_must_be_one_line() {
 #[test]
 fn server_names_are_checked_and_their_slugs_are_unique() {
     let named = |name: &str| server("command = \"x\"").replace("\"s\"", &format!("\"{name}\""));
-    for name in ["a__b", "a_", "portcullis", "mcp", "", "a b", "_a", "a._b"] {
+    for name in ["a__b", "a_", "portcullis", "Portcullis", "mcp", "", "a b", "_a", "a._b"] {
         refused(&named(name), "mcp.servers[0].name", &["server name"]);
     }
     let two = |a: &str, b: &str| format!("{}[[mcp.servers]]\nname = \"{b}\"\ncommand = \"x\"", named(a));

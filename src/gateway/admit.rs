@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::exchange::{Caller as _, ReasonCode, Reject, RejectKind, Retry, Source};
 use crate::limit::{Entered, Exceeded, Permit, Place, Waiting};
+use crate::wire::mcp::Kind;
 
 use super::Gateway;
 use super::authorize::Authorized;
@@ -39,7 +40,8 @@ pub(super) async fn admit(gateway: &Gateway, mut authorized: Authorized) -> Resu
     let Some(limits) = authorized.limits.take() else { return Ok(Admitted { authorized, place: None }) };
     let (principal, entry) = (authorized.standing.principal(), authorized.standing.entry());
     let shown = Arc::clone(&entry.shown);
-    limits.call(principal, &entry.server, &entry.full).map_err(|exceeded| refused(exceeded, &shown))?;
+    let tool = (entry.kind == Kind::Tools).then_some(&entry.full);
+    limits.call(principal, &entry.server, tool).map_err(|exceeded| refused(exceeded, &shown))?;
     let place = || Place { principal: principal.clone(), server: entry.server.clone(), tool: Arc::clone(&entry.full) };
     let place = match limits.enter(place).map_err(|exceeded| refused(exceeded, &shown))? {
         None => None,

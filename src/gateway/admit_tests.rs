@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::exchange::{Endpoint, Handler as _, ReasonCode, Reject, RejectKind, Reply, ReplyBody, Retry};
-use crate::gateway::tests::{clients, exchange, outcome, settings, tool_call};
+use crate::gateway::tests::{call_of, clients, exchange, outcome, settings, tool_call};
 use crate::gateway::{Gateway, GatewaySettings};
 use crate::id::UpstreamName;
 use crate::identity::Credential;
@@ -18,6 +18,7 @@ use crate::limit::LimitSettings;
 use crate::runtime::Tasks;
 use crate::secret::Secret;
 use crate::upstream::{TargetSet, fake};
+use crate::wire::mcp::Method;
 
 /// A hall of two principals and one server with a quick tool and two that hang.
 struct Hall {
@@ -214,4 +215,29 @@ proptest! {
             assert_eq!(hall.load(), (0, 0));
         });
     }
+}
+
+/// [LIM-5, LIM-6]: URIs that a client makes up are no keys of the rate of tools: they would take the room that all
+/// principals share.
+#[tokio::test]
+async fn what_a_client_makes_up_is_no_key() {
+    let (tasks, clock) = (Tasks::new(), Clock::manual());
+    let name = UpstreamName::new(fake::LIBRARY).unwrap();
+    let (targets, calls) = fake::targets(&[(name.clone(), vec![r#"{"name":"find"}"#.to_owned()])], &tasks);
+    let mut limits = LimitSettings::default();
+    limits.rates.tool = "1/min".parse().ok();
+    let settings = GatewaySettings { limits, ..settings(&[name], &[(vec![0], None, Vec::new(), false)]) };
+    let gateway = Gateway::new(settings, targets, Blobs::new(None, None, &clock), &tasks, clock).unwrap();
+    let [client, _] = clients();
+    for number in 0..10 {
+        let call = call_of(Method::ResourcesRead, "uri", &format!("library+file:///{number}"));
+        let answer = outcome(&gateway, "key0", exchange(Endpoint::All, &client, call)).await;
+        assert!(answer.is_ok(), "{answer:?}");
+    }
+    assert_eq!((calls.lock().unwrap().len(), gateway.snapshot().limits().load().0), (10, 0));
+    let find = || exchange(Endpoint::All, &client, tool_call("library__find"));
+    assert!(outcome(&gateway, "key0", find()).await.is_ok());
+    assert_eq!(gateway.snapshot().limits().load().0, 1);
+    assert_eq!(outcome(&gateway, "key0", find()).await.unwrap_err().reason, ReasonCode::RateLimited);
+    tasks.cancel();
 }

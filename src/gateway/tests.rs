@@ -40,9 +40,14 @@ pub(super) fn exchange(endpoint: Endpoint, client: &ClientFacts, call: Call) -> 
 }
 
 pub(super) fn tool_call(name: &str) -> Call {
-    let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":{}}}}}"#, Value::from(name));
+    call_of(Method::ToolsCall, "name", name)
+}
+
+pub(super) fn call_of(method: Method, key: &str, name: &str) -> Call {
+    let (spelled, name) = (method.spec().name, Value::from(name));
+    let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{spelled}","params":{{"{key}":{name}}}}}"#);
     let Ok(Decoded::One(Message::Request(request))) = decode(&Bytes::from(text), &Limits::DOWNSTREAM) else { panic!() };
-    let params = CallParams::read(Method::ToolsCall, request.params.as_deref().unwrap()).unwrap();
+    let params = CallParams::read(method, request.params.as_deref().unwrap()).unwrap();
     let meta = RequestMeta::default();
     Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers: None }))
 }

@@ -112,16 +112,22 @@ impl Limits {
         buckets.take(principal).map_err(|after| Exceeded::Requests(buckets.rate(), after))
     }
 
-    /// Counts a call by the rates; `tool` is its full name. One that is refused uses up nothing.
+    /// Counts a call by the rates; `tool` is its full name, if it is one of a tool: what else is named may be of the
+    /// caller's own making, and is no key [LIM-6]. One that is refused uses up nothing.
     ///
     /// # Errors
     /// [`Exceeded::Server`] or [`Exceeded::Tool`].
-    pub fn call(&self, principal: &PrincipalId, server: &UpstreamName, tool: &Arc<str>) -> Result<(), Exceeded> {
+    pub fn call(
+        &self,
+        principal: &PrincipalId,
+        server: &UpstreamName,
+        tool: Option<&Arc<str>>,
+    ) -> Result<(), Exceeded> {
         let of_server = self.servers.of(server).map(|buckets| (buckets, (principal.clone(), server.clone())));
         if let Some((buckets, key)) = &of_server {
             buckets.take(key).map_err(|after| Exceeded::Server(buckets.rate(), after))?;
         }
-        let Some(tools) = &self.tools else { return Ok(()) };
+        let (Some(tools), Some(tool)) = (&self.tools, tool) else { return Ok(()) };
         tools.take(&(principal.clone(), Arc::clone(tool))).map_err(|after| {
             if let Some((buckets, key)) = &of_server {
                 buckets.put_back(key);

@@ -25,7 +25,7 @@ fn rates(principal: &str, server: &str, tool: &str) -> LimitSettings {
 }
 
 fn call(limits: &Limits, who: &str, at: &str, tool: &str) -> Result<(), Exceeded> {
-    limits.call(&principal(who), &server(at), &Arc::from(tool))
+    limits.call(&principal(who), &server(at), Some(&Arc::from(tool)))
 }
 
 /// [LIM-5]: where nothing is configured nothing is counted.

@@ -26,6 +26,8 @@ const GATHER: Duration = Duration::from_millis(20);
 const EVENTS_MAX: usize = 33;
 /// How many listeners one call may have.
 const JOINERS_MAX: usize = 8;
+/// Up to here what a server tells on the way is passed on, or kept while nobody listens.
+const NOTE_BYTES_MAX: usize = 256 << 10;
 /// Up to here a finished answer is kept for who has lost it.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
@@ -186,6 +188,9 @@ impl ParkedCall {
             Step::Drain => return false,
             Step::Event(Some(Event::Ask(question))) => self.ask(question),
             Step::Event(Some(Event::Done(outcome))) => self.finish(&outcome),
+            Step::Event(Some(Event::Log(raw) | Event::Progress(raw))) if raw.len() > NOTE_BYTES_MAX => {
+                tracing::debug!(bytes = raw.len(), "a notification is too large for a parked call");
+            }
             Step::Event(Some(Event::Progress(raw))) if self.joiners.is_empty() => self.progress = Some(raw),
             Step::Event(Some(event)) => self.tell(&event),
             Step::Event(None) => {
@@ -208,6 +213,8 @@ impl ParkedCall {
     fn ask(&mut self, question: Question) {
         let Question { kind, params, responder } = question;
         self.keys += 1;
+        // Nothing that comes at once may be taken back unseen, however fast it comes.
+        self.open.retain(|open| !open.asked.is_over());
         // A form is one in both eras; what a session's client tells apart visits by has no place here.
         let params = match kind {
             InputKind::Elicitation => bridge::with_member(&params, "elicitationId", None),

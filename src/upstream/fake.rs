@@ -15,7 +15,7 @@ use crate::exchange::{Answer, Event, Reply};
 use crate::id::UpstreamName;
 use crate::runtime::{Ready, Tasks};
 use crate::wire::jsonrpc::{RequestId, Response};
-use crate::wire::mcp::{Capabilities, Era, Kinds};
+use crate::wire::mcp::{Capabilities, Era, Kind, Kinds};
 
 use super::heard::Heard;
 use super::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want};
@@ -26,6 +26,9 @@ use super::{ServerSettings, Transport};
 
 /// What was called: server and original name.
 pub(crate) type Calls = Arc<Mutex<Vec<(String, String)>>>;
+
+/// The server of this name has resources, of which it lists none.
+pub(crate) const LIBRARY: &str = "library";
 
 #[derive(Debug)]
 struct Fake {
@@ -125,7 +128,13 @@ impl Connector for Fake {
     fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
         Box::pin(async move {
             match want.era {
-                None | Some(Era::Legacy) => Ok(Started { link: self, can: Capabilities::ASSUMED }),
+                None | Some(Era::Legacy) => {
+                    let mut can = Capabilities::ASSUMED;
+                    if self.name.as_str() == LIBRARY {
+                        can.lists = can.lists.with(Kind::Resources);
+                    }
+                    Ok(Started { link: self, can })
+                }
                 Some(Era::Stateless) => Err(StartError::Era(Era::Stateless, "it is a fake".to_owned())),
             }
         })
@@ -147,6 +156,8 @@ impl Link for Fake {
                 self.calls.lock().unwrap().push(called);
                 r#"{"content":[]}"#.to_owned()
             }
+            Outgoing::Own { method: "resources/list", .. } => r#"{"resources":[]}"#.to_owned(),
+            Outgoing::Own { method: "resources/templates/list", .. } => r#"{"resourceTemplates":[]}"#.to_owned(),
             Outgoing::Own { .. } => self.tools.clone(),
         };
         Box::pin(async move {

@@ -13,6 +13,9 @@ use crate::wire::jsonrpc::Notification;
 /// The most URIs that wait.
 const HEARD_MAX: usize = 1024;
 
+/// The longest URI that waits.
+const URI_BYTES_MAX: usize = 8 << 10;
+
 /// What is waiting to be taken.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
@@ -44,7 +47,9 @@ impl Heard {
                 let uri = params.and_then(|params| json::text(params.get("uri").ok()??));
                 let Some(uri) = uri else { return true };
                 let mut said = self.said();
-                if said.updated.len() < HEARD_MAX {
+                if said.updated.contains(&*uri) {
+                    // It waits already.
+                } else if said.updated.len() < HEARD_MAX && uri.len() <= URI_BYTES_MAX {
                     said.updated.insert(uri.into_owned());
                 } else {
                     said.all = true;
@@ -100,5 +105,39 @@ fn resources(notifications: json::Raw<'_>) -> Option<BTreeSet<String>> {
     match members.get("resourceSubscriptions").ok()? {
         Some(uris) => serde_json::from_slice(uris.get()).ok(),
         None => members.is_empty().then(BTreeSet::new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::{HEARD_MAX, Heard, URI_BYTES_MAX};
+    use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
+
+    fn updated(heard: &Heard, uri: &str) {
+        let text =
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":"{uri}"}}}}"#);
+        let Ok(Decoded::One(Message::Notification(note))) = decode(&Bytes::from(text), &Limits::UPSTREAM) else {
+            panic!()
+        };
+        assert!(heard.hear(&note));
+    }
+
+    /// [LIM-6]: neither their number nor their length lets what a server says of resources heap up.
+    #[test]
+    fn what_was_said_of_resources_is_bounded() {
+        let heard = Heard::default();
+        for number in 0..HEARD_MAX {
+            updated(&heard, &format!("file:///{number}"));
+        }
+        updated(&heard, "file:///0");
+        assert!(!heard.said().all, "one that waits already needs no room");
+        updated(&heard, "file:///more");
+        let said = heard.take();
+        assert_eq!((said.updated.len(), said.all), (HEARD_MAX, true));
+        updated(&heard, &"u".repeat(URI_BYTES_MAX + 1));
+        let said = heard.take();
+        assert!(said.updated.is_empty() && said.all, "a change that is not named is a change of everything");
     }
 }

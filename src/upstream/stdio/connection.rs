@@ -479,7 +479,8 @@ impl Connection {
 
     fn question(self: &Arc<Self>, id: &RequestId, kind: InputKind, params: Bytes) -> Option<Question> {
         let mut open = self.open_questions();
-        if open.len() >= QUESTIONS_MAX {
+        // A second question of one id would take the place of the first, and nobody would count it.
+        if open.len() >= QUESTIONS_MAX || open.contains_key(id) {
             return None;
         }
         let (connection, asked) = (Arc::clone(self), id.clone());
@@ -557,3 +558,7 @@ fn count(counter: &AtomicU64) {
 fn token(notification: &Notification) -> Option<u64> {
     notification.params.as_deref()?.get("progressToken").ok()??.parse()
 }
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;

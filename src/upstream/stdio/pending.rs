@@ -16,6 +16,8 @@ use crate::wire::mcp::Features;
 
 /// How many progress notifications wait for a client; when full, the oldest is dropped.
 const PROGRESS_MAX: usize = 32;
+/// How many bytes of them wait, as long as there is more than one; when full, likewise.
+const PROGRESS_BYTES_MAX: usize = 1 << 20;
 /// How many calls that were given up are remembered; a server that obeys a cancel never answers them.
 const STRAGGLERS_MAX: usize = 64;
 
@@ -188,9 +190,11 @@ impl Slot {
             return false;
         }
         state.progress_last = Some(value);
-        if state.progress.len() == PROGRESS_MAX {
-            state.progress.pop_front();
-        }
+        let over = |waiting: &VecDeque<Bytes>| {
+            let bytes: usize = waiting.iter().map(Bytes::len).sum();
+            waiting.len() >= PROGRESS_MAX || bytes + spelled.len() > PROGRESS_BYTES_MAX
+        };
+        while over(&state.progress) && state.progress.pop_front().is_some() {}
         state.progress.push_back(spelled);
         let waker = state.waker.take();
         drop(state);
@@ -219,6 +223,8 @@ impl Slot {
     /// Hands a question to this call.
     pub(super) fn ask(&self, question: Question) {
         let mut state = self.state();
+        // What was taken back while nobody looked is no question any more.
+        state.questions.retain(|question| !question.responder.asked().is_over());
         state.questions.push_back(question);
         let waker = state.waker.take();
         drop(state);
@@ -246,4 +252,4 @@ impl Slot {
 
 #[cfg(test)]
 #[path = "pending_tests.rs"]
-mod tests;
+pub(super) mod tests;

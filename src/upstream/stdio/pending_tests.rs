@@ -5,12 +5,14 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
-use super::{PROGRESS_MAX, Table};
-use crate::exchange::{ClientFacts, Event, Owner, OwnerKey, Reject, RejectKind, ServerCall, UpstreamCall};
+use super::{PROGRESS_BYTES_MAX, PROGRESS_MAX, Table};
+use crate::exchange::{
+    ClientFacts, Event, Owner, OwnerKey, Question, Reject, RejectKind, Responder, ServerCall, UpstreamCall,
+};
 use crate::id::PrincipalId;
 use crate::upstream::link::Outgoing;
 use crate::wire::jsonrpc::{Decoded, Limits, Message, Notification, Request, decode};
-use crate::wire::mcp::{CallParams, Method, ProtocolVersion, RequestMeta};
+use crate::wire::mcp::{CallParams, Features, InputKind, Method, ProtocolVersion, RequestMeta};
 
 fn request(text: &str) -> Request {
     let Ok(Decoded::One(Message::Request(request))) = decode(&Bytes::from(text.to_owned()), &Limits::DOWNSTREAM) else {
@@ -20,6 +22,11 @@ fn request(text: &str) -> Request {
 }
 
 fn call() -> Outgoing {
+    call_of(Features::NONE)
+}
+
+/// A call whose client can be asked so much.
+pub(in crate::upstream::stdio) fn call_of(features: Features) -> Outgoing {
     let request = request(
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"mine"}}}"#,
     );
@@ -31,7 +38,10 @@ fn call() -> Outgoing {
         original: Arc::from("t"),
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
-        client: ClientFacts::new(ProtocolVersion::V2025_11_25, None, Bytes::from_static(b"{}")),
+        client: ClientFacts {
+            features,
+            ..ClientFacts::new(ProtocolVersion::V2025_11_25, None, Bytes::from_static(b"{}"))
+        },
         owner: Owner { key: OwnerKey::Principal(principal.clone()), ended: None },
         principal,
         request_state: None,
@@ -67,4 +77,43 @@ fn progress_that_waits_is_bounded() {
         );
     }
     assert!(matches!(slot.poll(&context), Poll::Ready(Event::Done(Err(_)))));
+}
+
+/// [LIM-6]: large progress is no way around the number of what waits.
+#[test]
+fn the_bytes_of_progress_that_waits_are_bounded() {
+    let table = Table::default();
+    let (id, slot) = table.enter(call()).unwrap();
+    for value in 1..=20 {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{id},"progress":{value},"message":"{}"}}}}"#,
+            "m".repeat(PROGRESS_BYTES_MAX / 4)
+        );
+        let Ok(Decoded::One(Message::Notification(large))) = decode(&Bytes::from(text), &Limits::UPSTREAM) else {
+            panic!()
+        };
+        assert!(table.progress(id, &large));
+        let waiting: usize = slot.state().progress.iter().map(Bytes::len).sum();
+        assert!(waiting <= PROGRESS_BYTES_MAX, "{waiting}");
+    }
+    let context = Context::from_waker(Waker::noop());
+    let mut last = Bytes::new();
+    while let Poll::Ready(Event::Progress(spelled)) = slot.poll(&context) {
+        last = spelled;
+    }
+    assert!(memchr::memmem::find(&last, br#""progress":20,"#).is_some(), "the newest is never what goes");
+}
+
+/// [LIM-6]: what a server asks and takes back does not heap up while the client is slow.
+#[test]
+fn questions_that_were_taken_back_do_not_wait() {
+    let table = Table::default();
+    let (_, slot) = table.enter(call()).unwrap();
+    for _ in 0..1_000 {
+        let responder = Responder::new(|_| {});
+        let asked = responder.asked();
+        slot.ask(Question { kind: InputKind::Roots, params: Bytes::from_static(b"{}"), responder });
+        asked.withdraw();
+    }
+    assert_eq!(slot.state().questions.len(), 1);
 }
