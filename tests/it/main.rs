@@ -20,6 +20,8 @@ mod explain;
 #[cfg(test)]
 mod help;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod ids;
 #[cfg(test)]
 mod kept;
@@ -37,6 +39,8 @@ mod rates;
 mod reload;
 #[cfg(test)]
 mod schema;
+#[cfg(test)]
+mod soak;
 #[cfg(test)]
 mod start_stop;
 #[cfg(test)]
