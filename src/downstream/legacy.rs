@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use http::{Response, StatusCode};
 
-use crate::exchange::{Call, Exchange, Handler, Listen, ServerCall};
+use crate::exchange::{Call, Exchange, Handler, Listen, Reject, ServerCall};
 use crate::session::Session;
+use crate::wire::json;
 use crate::wire::jsonrpc::{Message, Notification, Params, Request, RequestId};
 use crate::wire::mcp::{Era, Kind, Kinds, Method, ProtocolVersion, RequestMeta, name};
 
@@ -94,7 +95,7 @@ impl<H: Handler> Door<H> {
         }
     }
 
-    /// Reads what is asked; `None` for a ping, which needs no hall.
+    /// Reads what is asked; `None` for what needs no hall and has no result: a ping, the end of a watch.
     fn call_of(&self, session: &Session, request: Request, meta: RequestMeta) -> Result<Option<Call>, Refusal> {
         let rejected = |reject| Refusal::of_reject(reject, Era::Legacy);
         let call = match Method::from_name(&request.method) {
@@ -115,14 +116,16 @@ impl<H: Handler> Door<H> {
                 let params = call_params(method, &request).map_err(|(_, words)| rejected(invalid(words)))?;
                 Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers: None }))
             }
-            Some(
-                Method::Discover
-                | Method::Initialize
-                | Method::LoggingSetLevel
-                | Method::ResourcesSubscribe
-                | Method::ResourcesUnsubscribe
-                | Method::SubscriptionsListen,
-            )
+            Some(Method::ResourcesSubscribe) => {
+                let (uri, watching) = (uri_of(request.params.as_deref()).map_err(rejected)?, session.watching.clone());
+                Call::Watch { uri, watching }
+            }
+            Some(Method::ResourcesUnsubscribe) => {
+                // What is not watched any more is as it was asked for.
+                session.watching.end(&uri_of(request.params.as_deref()).map_err(rejected)?);
+                return Ok(None);
+            }
+            Some(Method::Discover | Method::Initialize | Method::LoggingSetLevel | Method::SubscriptionsListen)
             | None => return Err(Refusal { status: StatusCode::OK, ..Fault::Method.into() }),
         };
         if self.drain.is_draining() { Err(Fault::Draining.into()) } else { Ok(Some(call)) }
@@ -134,7 +137,7 @@ impl<H: Handler> Door<H> {
         };
         let survives = match &call {
             Call::ToServer(call) => Some(Arc::clone(call)),
-            Call::Discover | Call::List { .. } | Call::Listen(_) => None,
+            Call::Discover | Call::List { .. } | Call::Listen(_) | Call::Watch { .. } => None,
         };
         let exchange =
             Exchange { endpoint: visit.endpoint.clone(), client: session.client.clone(), owner: session.owner(), call };
@@ -181,7 +184,13 @@ impl<H: Handler> Door<H> {
             endpoint: visit.endpoint.clone(),
             client: session.client.clone(),
             owner: session.owner(),
-            call: Call::Listen(Listen { kinds: Kinds::ALL, told: session.told.clone(), own: false }),
+            call: Call::Listen(Listen {
+                kinds: Kinds::ALL,
+                told: session.told.clone(),
+                own: false,
+                resources: Vec::new(),
+                watching: session.watching.clone(),
+            }),
         };
         let (drain, token) = (self.drain.clone(), guard.token().clone());
         Running::new(self.handler.call(visit.caller.clone(), exchange))
@@ -212,6 +221,12 @@ impl<H: Handler> Door<H> {
 fn is_stateless_version<C>(visit: &Visit<C>) -> bool {
     matches!(visit.header(name::PROTOCOL_VERSION), Single::Value(version)
         if ProtocolVersion::from_text(version).is_some_and(|version| version.era() == Era::Stateless))
+}
+
+/// Reads the URI that a resource is watched by.
+fn uri_of(params: Option<&Params>) -> Result<String, Reject> {
+    let uri = params.and_then(|params| json::text(params.get("uri").ok()??));
+    uri.map(std::borrow::Cow::into_owned).ok_or_else(|| invalid("'uri' must name a resource"))
 }
 
 /// Takes note of a notification; what is not known is dropped.

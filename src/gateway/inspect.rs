@@ -73,7 +73,7 @@ impl Inspection {
                         Some(inspection) => inspection.outcome(&gateway, outcome),
                         None => outcome,
                     }),
-                    other @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_)) => other,
+                    other @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => other,
                 });
                 Reply::events(Box::pin(events)).with_guards(guards)
             }

@@ -14,7 +14,7 @@ use dashmap::DashMap;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Moment};
-use crate::exchange::{ClientFacts, Endpoint, Told};
+use crate::exchange::{ClientFacts, Endpoint, Told, Watching};
 use crate::id::{PrincipalId, SessionId};
 use crate::seal;
 
@@ -100,6 +100,7 @@ impl SessionStore {
             endpoint: new.endpoint,
             client: new.client,
             told: new.told,
+            watching: Watching::default(),
             ended: CancellationToken::new(),
             last_used: AtomicU64::new(self.clock.now().as_millis()),
             clock: self.clock.clone(),

@@ -15,6 +15,7 @@ use crate::runtime::{Ready, Tasks};
 use crate::wire::jsonrpc::{RequestId, Response};
 use crate::wire::mcp::{Capabilities, Era, Kinds};
 
+use super::heard::Heard;
 use super::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want};
 use super::means::Means;
 use super::server::Server;
@@ -31,6 +32,7 @@ struct Fake {
     calls: Calls,
     closed: CancellationToken,
     changes: watch::Sender<Changes>,
+    heard: Arc<Heard>,
 }
 
 /// Makes a set of servers whose tools are given as definitions, and starts them.
@@ -54,6 +56,7 @@ pub(crate) fn targets(servers: &[(UpstreamName, Vec<String>)], tasks: &Tasks) ->
                 calls: Arc::clone(&calls),
                 closed: CancellationToken::new(),
                 changes: watch::Sender::new(Changes::default()),
+                heard: Arc::default(),
             });
             Server::new(settings, fake, &means)
         })
@@ -86,9 +89,9 @@ async fn hang(tool: String, hung: Hung) -> Reply {
 impl Connector for Fake {
     fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
         Box::pin(async move {
-            match want {
-                Want::Any | Want::Era(Era::Legacy) => Ok(Started { link: self, can: Capabilities::ASSUMED }),
-                Want::Era(Era::Stateless) => Err(StartError::Era(Era::Stateless, "it is a fake".to_owned())),
+            match want.era {
+                None | Some(Era::Legacy) => Ok(Started { link: self, can: Capabilities::ASSUMED }),
+                Some(Era::Stateless) => Err(StartError::Era(Era::Stateless, "it is a fake".to_owned())),
             }
         })
     }
@@ -121,6 +124,10 @@ impl Link for Fake {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn heard(&self) -> &Arc<Heard> {
+        &self.heard
     }
 
     fn closed(&self) -> &CancellationToken {

@@ -15,7 +15,11 @@ use crate::exchange::{Reply, UpstreamCall};
 use crate::wire::bridge::{self, Hop};
 use crate::wire::json;
 use crate::wire::jsonrpc::Notification;
-use crate::wire::mcp::{Capabilities, Era, Kind, Kinds, STATELESS_LATEST};
+use crate::wire::mcp::{Capabilities, Era, Features, Kind, Kinds, STATELESS_LATEST};
+
+use super::place::{Full, Place};
+
+use super::heard::Heard;
 
 /// A boxed future; the trait objects here need one.
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -34,13 +38,28 @@ pub(super) trait Connector: Send + Sync + fmt::Debug {
     }
 }
 
-/// Which era a connection is wanted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
-    /// Whatever a probe finds (protocol §2.8).
-    Any,
-    /// This one; no other will do.
-    Era(Era),
+/// What connection is wanted.
+#[derive(Clone, Debug)]
+pub(super) struct Want {
+    /// The era, and no other will do; `None`: whatever a probe finds (protocol §2.8).
+    pub(super) era: Option<Era>,
+    /// What the server may ask there, as it is declared to a legacy one.
+    pub(super) features: Features,
+    /// The right to a process, kept until that is reaped; connections that are no process need none.
+    pub(super) place: Option<Arc<Place>>,
+}
+
+#[cfg(test)]
+impl Want {
+    /// Whatever a probe finds.
+    pub(super) const fn any() -> Self {
+        Self { era: None, features: Features::NONE, place: None }
+    }
+
+    /// This era.
+    pub(super) const fn of(era: Era) -> Self {
+        Self { era: Some(era), features: Features::NONE, place: None }
+    }
 }
 
 /// A connection after its handshake.
@@ -61,6 +80,9 @@ pub(super) enum StartError {
     /// It could not be reached, ended, or did not answer in time. The text names the cause.
     #[error("{0}")]
     Failed(String),
+    /// There are as many processes as there may be.
+    #[error("{0}")]
+    Full(Full),
 }
 
 /// One live connection.
@@ -75,12 +97,15 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
     /// that the server has not acted on the request.
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply>;
 
-    /// Starts listening for changes of the lists of these kinds, where the era needs an own stream for it. At most once
-    /// per connection.
+    /// Starts listening for changes of the lists of these kinds, where the era needs an own stream for it; an older server
+    /// also tells of resources there. At most once per connection.
     fn watch(self: Arc<Self>, kinds: Kinds);
 
     /// Counts the changes of lists that the server has told of.
     fn changes(&self) -> watch::Receiver<Changes>;
+
+    /// Returns what the server has said of watched resources.
+    fn heard(&self) -> &Arc<Heard>;
 
     /// Is cancelled when the connection is of no more use.
     fn closed(&self) -> &CancellationToken;

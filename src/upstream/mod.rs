@@ -3,8 +3,10 @@
 //! Not for: who may call what; only a [`crate::policy::Permitted`] call is sent for a client. Invariants: one server that
 //! is down, slow or hostile costs the others nothing; no client credential comes here.
 
+mod breaker;
 #[cfg(test)]
 pub(crate) mod fake;
+mod heard;
 mod http;
 mod keeper;
 mod kept;
@@ -12,13 +14,18 @@ mod lease;
 mod link;
 mod list;
 mod means;
+mod place;
+mod pool;
 mod server;
 mod set;
 mod settings;
+mod start;
 mod stdio;
 mod succession;
+mod watches;
 
 pub use lease::Lease;
 pub use server::{Phase, Server, TargetStatus};
 pub use set::{SetError, TargetSet};
-pub use settings::{EraChoice, OnDown, ServerSettings, Transport};
+pub use settings::{EraChoice, Isolation, OnDown, ServerSettings, Transport};
+pub use watches::{Hears, Watch, WatchError};

@@ -34,6 +34,8 @@ mod manual;
 #[cfg(test)]
 mod orphans;
 #[cfg(test)]
+mod pool;
+#[cfg(test)]
 mod rates;
 #[cfg(test)]
 mod reload;
@@ -47,6 +49,8 @@ mod start_stop;
 mod stdio;
 #[cfg(test)]
 mod stdio_reload;
+#[cfg(test)]
+mod subscriptions;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

@@ -17,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 use crate::exchange::{Reject, Reply};
 use crate::net::Response as HttpResponse;
 use crate::runtime::Tasks;
+use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing, StartError};
-use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Request, Response, code};
+use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Notification, Request, Response, code};
 use crate::wire::mcp::{Era, Kinds, ProtocolVersion, name};
 
 use super::call::{Call, Peer, unseen};
@@ -56,6 +57,7 @@ pub(super) struct SessionLink {
     failed: AtomicU64,
     ids: AtomicU64,
     changes: watch::Sender<Changes>,
+    heard: Arc<Heard>,
     closed: CancellationToken,
     /// Cancelled when the server has answered the DELETE, or was not asked.
     deleted: OnceLock<CancellationToken>,
@@ -134,6 +136,7 @@ impl SessionLink {
             failed: AtomicU64::new(0),
             ids: AtomicU64::new(2),
             changes: watch::Sender::new(Changes::default()),
+            heard: Arc::default(),
             closed: CancellationToken::new(),
             deleted: OnceLock::new(),
             last_words: Mutex::new(None),
@@ -149,14 +152,17 @@ impl SessionLink {
         self.session.load_full()
     }
 
-    /// Takes note of a notification that may tell of a list's change.
-    pub(super) fn hear(&self, method: &str) {
-        Changes::hear(&self.changes, method);
+    /// Takes note of a notification that may tell of a change.
+    pub(super) fn hear(&self, notification: &Notification) {
+        if !Changes::hear(&self.changes, &notification.method) {
+            self.heard.hear(notification);
+        }
     }
 
-    /// Takes note that a change of any list may have been missed.
+    /// Takes note that any change may have been missed.
     pub(super) fn missed(&self) {
         Changes::all(&self.changes);
+        self.heard.missed();
     }
 
     /// Opens or resumes a stream.
@@ -227,6 +233,14 @@ impl SessionLink {
         }
     }
 
+    /// Opens another session in place of one that the server does not know any more, if nobody else has [R58].
+    pub(super) async fn renew_lost(&self, session: &Session) {
+        if session.id.is_some() {
+            let failed = self.failed.load(Ordering::Acquire);
+            drop(self.renew(session.generation, failed).await);
+        }
+    }
+
     /// Returns a session newer than `lost`: made here, or by another call meanwhile (FC-SES-01).
     async fn renew(&self, lost: u64, failed_before: u64) -> Option<Arc<Session>> {
         let _one_at_a_time = self.renewal.lock().await;
@@ -244,6 +258,7 @@ impl SessionLink {
         match opened.unwrap_or_else(|_| Err(StartError::Failed("initialize was not answered in time".to_owned()))) {
             Ok((session, _)) => {
                 self.session.store(Arc::new(session));
+                self.heard.lost();
                 if self.closed.is_cancelled() {
                     drop(self.current().spawn_delete(&self.target, &self.tasks));
                 }
@@ -295,6 +310,10 @@ impl Link for SessionLink {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn heard(&self) -> &Arc<Heard> {
+        &self.heard
     }
 
     fn closed(&self) -> &CancellationToken {

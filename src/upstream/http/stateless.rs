@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Reply, UpstreamCall};
 use crate::runtime::Tasks;
+use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing};
+use crate::wire::jsonrpc::Notification;
 use crate::wire::mcp::{Era, Kinds, Method, ParamValue, STATELESS_LATEST, Target as Mirrored, encode_value, name};
 
 use super::call::{Call, Peer, unseen};
@@ -27,6 +29,7 @@ pub(super) struct StatelessLink {
     calling: Vec<u8>,
     ids: AtomicU64,
     changes: watch::Sender<Changes>,
+    heard: Arc<Heard>,
     closed: CancellationToken,
 }
 
@@ -37,21 +40,24 @@ impl StatelessLink {
         let calling = head(&target, "tools/call");
         let (ids, changes, closed) =
             (AtomicU64::new(1), watch::Sender::new(Changes::default()), CancellationToken::new());
-        Self { target, tasks, calling, ids, changes, closed }
+        Self { target, tasks, calling, ids, changes, heard: Arc::default(), closed }
     }
 
     pub(super) fn target(&self) -> &Target {
         &self.target
     }
 
-    /// Takes note of a notification that may tell of a list's change.
-    pub(super) fn hear(&self, method: &str) {
-        Changes::hear(&self.changes, method);
+    /// Takes note of a notification that may tell of a change.
+    pub(super) fn hear(&self, notification: &Notification) {
+        if !Changes::hear(&self.changes, &notification.method) {
+            self.heard.hear(notification);
+        }
     }
 
-    /// Takes note that a change of any list may have been missed.
+    /// Takes note that any change may have been missed.
     pub(super) fn missed(&self) {
         Changes::all(&self.changes);
+        self.heard.missed();
     }
 
     pub(super) fn next_id(&self) -> u64 {
@@ -129,11 +135,18 @@ impl Link for StatelessLink {
     }
 
     fn watch(self: Arc<Self>, kinds: Kinds) {
+        if kinds.is_empty() {
+            return;
+        }
         self.tasks.clone().spawn("http subscription", listen::stateless(self, kinds));
     }
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn heard(&self) -> &Arc<Heard> {
+        &self.heard
     }
 
     fn closed(&self) -> &CancellationToken {

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::exchange::{Answer, Event, Outcome, Reject, RejectKind, Reply};
 use crate::net::{Ends, Frame, LineReader};
 use crate::upstream::ServerSettings;
+use crate::upstream::heard::Heard;
 use crate::upstream::link::{Changes, Outgoing};
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, Response, code, decode, one_line,
@@ -66,6 +67,7 @@ pub(super) struct Connection {
     pub(super) counts: Counts,
     pub(super) table: Table,
     pub(super) changes: watch::Sender<Changes>,
+    pub(super) heard: Arc<Heard>,
     /// Asks for an orderly end.
     pub(super) stop: CancellationToken,
     /// Asks for the end at once.
@@ -107,6 +109,7 @@ impl Connection {
             counts: Counts::default(),
             table: Table::default(),
             changes: watch::Sender::new(Changes::default()),
+            heard: Arc::default(),
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
             read_end: CancellationToken::new(),
@@ -160,7 +163,7 @@ impl Connection {
         }
         match std::future::poll_fn(|context| waiting.poll_event(context)).await {
             Event::Done(outcome) => Reply::once(self.with_era(outcome, era)),
-            first @ (Event::Log(_) | Event::Progress(_) | Event::Changed(_)) => {
+            first @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => {
                 let rest = EventsOf { first: Some(first), waiting, era };
                 Reply::events(Box::pin(rest))
             }
@@ -185,7 +188,9 @@ impl Connection {
     /// Makes a refusal that names the server.
     pub(super) fn reject(&self, kind: RejectKind, what: &str) -> Reject {
         let public = format!("server '{}' {what}", self.settings.name);
-        Reject::upstream(kind, public.clone(), self.last_words().unwrap_or(public))
+        let detail = self.last_words().unwrap_or_else(|| public.clone());
+        let public = if self.settings.show_stderr { detail.clone() } else { public };
+        Reject::upstream(kind, public, detail)
     }
 
     /// Says how the child ended, with its last output.
@@ -410,7 +415,7 @@ impl Connection {
                 }
             }
             other => {
-                if !Changes::hear(&self.changes, other) {
+                if !Changes::hear(&self.changes, other) && !self.heard.hear(notification) {
                     count(&self.counts.others);
                 }
             }
@@ -454,7 +459,7 @@ impl Stream for EventsOf {
         self.waiting.poll_event(context).map(|event| {
             Some(match event {
                 Event::Done(outcome) => Event::Done(self.waiting.connection.with_era(outcome, self.era)),
-                other @ (Event::Log(_) | Event::Progress(_) | Event::Changed(_)) => other,
+                other @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => other,
             })
         })
     }

@@ -15,7 +15,7 @@ pub(crate) mod yaml;
 
 pub(crate) use app::TestApp;
 pub(crate) use certs::{Authority, Leaf};
-pub(crate) use client::{Answer, Client, body};
+pub(crate) use client::{Answer, Client, Events, body};
 pub(crate) use command::{Command, Ended};
 pub(crate) use deaths::Deaths;
 pub(crate) use hostile::{Framing, Hostile, Siege, Step};
