@@ -453,7 +453,7 @@ async fn lists_without_an_end_are_bounded() {
         )
     };
     let tool = |name: &str| format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#);
-    let many: String = (0..200_000).map(|at| format!("{},", tool(&format!("t{at}")))).collect();
+    let many: String = (0..40_000).map(|at| format!("{},", tool(&format!("t{at}")))).collect();
     let deep = format!(
         r#"{{"name":"deep","inputSchema":{{"type":"object","x":{}1{}}}}}"#,
         "[".repeat(100_000),
@@ -468,24 +468,16 @@ async fn lists_without_an_end_are_bounded() {
         ("one large tool", page(&format!("{},{}", tool("attack"), tool(&"n".repeat(12 << 20))), "")),
     ] {
         for bad in &siege.bad {
-            bad.meets(
-                "change",
-                then_good(bad.framing, {
-                    let changed = bad.framing.message(&notification("tools/list_changed", ""));
-                    if bad.framing == Framing::Line { vec![Step::Say(changed)] } else { Vec::new() }
-                }),
-            );
-            bad.lists(Some(vec![Step::say(bad.framing.begin()), Step::Say(bad.framing.message(&text))]));
             let before = bad.listed();
-            siege.call(bad, "change").await;
-            until("the list is asked for", || bad.listed() > before).await;
+            bad.lists(Some(vec![Step::say(bad.framing.begin()), Step::Say(bad.framing.message(&text))]));
+            until(&format!("{how} of {} is asked for", bad.name), || bad.listed() > before).await;
             // Calls of it go on, and so do lists of all.
             siege.recovers(bad).await;
             let names = siege.client.names().await;
             assert!(names.contains(&"good__echo".to_owned()), "{how}: {} tools", names.len());
             assert!(names.len() <= 1 + siege.bad.len() * 5_000, "{how}: {} tools", names.len());
             bad.lists(None);
-            siege.call(bad, "change").await;
+            siege.call(bad, "nothing").await;
         }
     }
     siege.end(420).await;

@@ -66,7 +66,7 @@ impl Soak {
 
     fn lines(&self) -> String {
         let script = quoted(&self.folder.join("server").display().to_string());
-        format!("command = \"sh\"\nargs = [{script}]\nenv = {{ SOAK = \"{}\" }}", self.mark)
+        format!("tool_timeout_secs = 2\ncommand = \"sh\"\nargs = [{script}]\nenv = {{ SOAK = \"{}\" }}", self.mark)
     }
 
     /// A gateway for many.

@@ -11,12 +11,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 SPEAKS, PATH = sys.argv[1], sys.argv[2]
 HEAD = '"resultType":"complete","ttlMs":0,"cacheScope":"public",' if SPEAKS == "stateless" else ""
 children = []
 stubborn = False
+whole = threading.Lock()  # one message is written at a time
 
 
 def write(data, to=1):
@@ -75,12 +77,25 @@ def run(steps, request):
             raise ValueError(name)
 
 
-for line in sys.stdin.buffer:
-    request = json.loads(line)
-    if "id" not in request:
-        continue
+def read_facts():
     with open(PATH, encoding="utf-8") as file:
-        facts = json.load(file)
+        return json.load(file)
+
+
+def watch():
+    """Says that the list has changed whenever the facts say so."""
+    told = read_facts()["changes"]
+    while True:
+        time.sleep(0.02)
+        changes = read_facts()["changes"]
+        if changes != told:
+            told = changes
+            with whole:
+                write(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n')
+
+
+def serve(request, line):
+    facts = read_facts()
     method, request_id = request["method"], json.dumps(request["id"])
     stateless = b"io.modelcontextprotocol/protocolVersion" in line
     if stateless != (SPEAKS == "stateless"):
@@ -101,5 +116,13 @@ for line in sys.stdin.buffer:
     elif method == "tools/call":
         how = request["params"].get("arguments", {}).get("how")
         run(facts["calls"].get(how, [["say", "@GOOD@\n"]]), request)
+
+
+threading.Thread(target=watch, daemon=True).start()
+for line in sys.stdin.buffer:
+    request = json.loads(line)
+    if "id" in request:
+        with whole:
+            serve(request, line)
 while stubborn:
     time.sleep(1)

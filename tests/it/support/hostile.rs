@@ -74,6 +74,7 @@ pub(crate) struct Hostile {
 struct Facts {
     calls: BTreeMap<String, Vec<Step>>,
     lists: Option<Vec<Step>>,
+    changes: usize,
 }
 
 struct Http {
@@ -174,7 +175,8 @@ impl Hostile {
     fn put(&self, facts: Facts) {
         let steps = |steps: &Vec<Step>| steps.iter().map(Step::json).collect::<Vec<_>>();
         let calls: BTreeMap<_, _> = facts.calls.iter().map(|(how, all)| (how, steps(all))).collect();
-        let text = json!({ "calls": calls, "lists": facts.lists.as_ref().map(steps), "tools": ["attack"] }).to_string();
+        let text = json!({ "calls": calls, "lists": facts.lists.as_ref().map(steps), "tools": ["attack"], "changes": facts.changes });
+        let text = text.to_string();
         // Replaced whole, because the child may read at any moment.
         std::fs::write(self.folder.join("new"), text).unwrap();
         std::fs::rename(self.folder.join("new"), self.folder.join("facts")).unwrap();
@@ -193,7 +195,8 @@ impl Hostile {
 
     /// Sets what a list meets, `None` being a good one, and says that the list has changed.
     pub(crate) fn lists(&self, steps: Option<Vec<Step>>) {
-        let facts = Facts { lists: steps, ..self.facts.lock().unwrap().clone() };
+        let mut facts = self.facts.lock().unwrap().clone();
+        (facts.lists, facts.changes) = (steps, facts.changes + 1);
         self.put(facts);
         if let Some(http) = &self.http {
             http.state.changes.notify_one();
@@ -471,9 +474,7 @@ impl Siege {
                 good += 1;
             }
         };
-        let t0 = std::time::Instant::now();
         let (answer, ()) = within_deadline(&what, futures_util::future::join(calling, beside)).await;
-        eprintln!("T {what} {:?} good {good}", t0.elapsed());
         let about = |message: &&String| raw(message, "id").as_deref() == Some("\"h\"");
         assert_eq!(answer.messages.iter().filter(about).count(), 1, "{what}: {:.2000?}", answer.messages);
         assert_eq!(raw(answer.text(), "id").as_deref(), Some("\"h\""), "{what}: something came after the answer");
@@ -521,7 +522,6 @@ impl Siege {
             );
         }
         let peak = peak_memory_kib(self.gateway.pid());
-        eprintln!("peak: {} KiB", peak);
         assert!(peak < mib << 10, "it has held {peak} KiB, {mib} MiB is the bound");
         self.gateway.terminate();
         let mark = std::mem::take(&mut self.mark);
