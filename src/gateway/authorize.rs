@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::exchange::Caller as _;
-use crate::exchange::{ReasonCode, Reject, RejectKind, UpstreamCall};
+use crate::exchange::{ReasonCode, Reject, UpstreamCall};
 use crate::limit::Limits;
 use crate::policy::{Action, Permitted};
 use crate::upstream::Server;
@@ -17,7 +17,7 @@ use super::standing::Standing;
 #[derive(Debug)]
 pub(super) struct Authorized {
     pub(super) server: Arc<Server>,
-    pub(super) call: Permitted<UpstreamCall>,
+    pub(super) call: Permitted<Arc<UpstreamCall>>,
     pub(super) standing: Standing,
     /// Where anything limits calls.
     pub(super) limits: Option<Arc<Limits>>,
@@ -28,7 +28,7 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
     let request_state = open_state(gateway, &resolved)?;
     let Resolved { caller, entry, call, client, owner, own_names: _ } = resolved;
     let action = Action { kind: entry.kind, server: &entry.server, shown: &entry.shown, full: &entry.full };
-    let upstream = UpstreamCall {
+    let upstream = Arc::new(UpstreamCall {
         call,
         original: Arc::clone(&entry.original),
         original_spelled: entry.definition.raw.slice(entry.definition.name_at.clone()),
@@ -37,16 +37,11 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
         owner,
         principal: caller.principal().clone(),
         request_state,
-    };
+    });
     let call =
         caller.subject().decide(&action).permit(upstream).map_err(|why| Reject::unknown(entry.kind, why.into()))?;
     let server = caller.snapshot().targets().get(&entry.server);
     let server = Arc::clone(server.ok_or_else(|| Reject::unknown(entry.kind, ReasonCode::Unknown))?);
     let limits = Some(caller.snapshot().limits()).filter(|limits| limits.limits_calls()).cloned();
     Ok(Authorized { server, call, standing: Standing::of(&caller, entry), limits })
-}
-
-/// The refusal of a `requestState` that is not ours, not this call's, or too old [R92].
-pub(super) fn bad_state() -> Reject {
-    Reject::client(RejectKind::InvalidParams, "requestState is not valid here, or has expired", ReasonCode::BadRequest)
 }

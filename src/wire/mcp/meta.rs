@@ -59,12 +59,11 @@ impl RequestMeta {
     /// # Errors
     /// [`MetaError`] if params or `_meta` hold a key twice that is read here, or a value of the wrong kind.
     pub fn read(params: Option<&Params>) -> Result<Self, MetaError> {
-        let Some(raw) = params.map(|params| params.slice("_meta")).transpose()?.flatten() else {
-            return Ok(Self::default());
-        };
+        let Some(params) = params else { return Ok(Self::default()) };
+        let Some(raw) = params.slice("_meta")? else { return Ok(Self::default()) };
         const KEYS: [&str; 5] = [VERSION_KEY, CAPABILITIES_KEY, PROGRESS_TOKEN_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY];
-        let [version, capabilities, progress_token, client_info, log_level] = json::members(&raw)?.find(KEYS)?;
-        let slice = |at| raw.slice(at);
+        let [version, capabilities, progress_token, client_info, log_level] = params.find_in_meta(KEYS)?;
+        let slice = |at| params.part(at);
         let version = version.map(|at| {
             let version = slice(at);
             json::text(Raw::new(&version)).map(std::borrow::Cow::into_owned)
@@ -78,7 +77,7 @@ impl RequestMeta {
             return Err(MetaError::WrongType(PROGRESS_TOKEN_KEY));
         }
         let (client_info, log_level) = (client_info.map(slice), log_level.map(slice));
-        Ok(Self { version, capabilities, client_info, progress_token, log_level, raw: Some(raw.clone()) })
+        Ok(Self { version, capabilities, client_info, progress_token, log_level, raw: Some(raw) })
     }
 
     /// Says whether the request is of the stateless era by its own word (protocol §2.8).

@@ -6,6 +6,7 @@ mod capability;
 mod definition;
 mod features;
 mod header;
+mod input;
 mod inventory;
 mod kind;
 mod meta;
@@ -17,6 +18,7 @@ pub use capability::Capabilities;
 pub use definition::{Definition, DefinitionError, HeaderParam, ParamValue};
 pub use features::{Feature, Features};
 pub use header::{HeaderError, decode_value, encode_value, name};
+pub use input::{InputKind, Unasked, is_url};
 pub use inventory::{Carrier, uris};
 pub use kind::{Kind, Kinds};
 pub use meta::{

@@ -8,6 +8,7 @@ mod deaths;
 mod hostile;
 mod piped;
 mod process;
+pub(crate) mod quiz;
 mod tunnel;
 mod upstream;
 mod wire;
