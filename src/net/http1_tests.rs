@@ -246,7 +246,7 @@ async fn interim_heads_and_trailers_have_an_end() {
         let writing = async { drop(tokio::io::AsyncWriteExt::write_all(&mut far, text.as_bytes()).await) };
         let reading = async {
             let mut connection = Connection::new(near);
-            let head = match connection.exchange(b"GET / HTTP/1.1\r\n", Bytes::new()).await {
+            let head = match connection.exchange(b"GET / HTTP/1.1\r\n", &Bytes::new()).await {
                 Ok(head) => head,
                 Err((err, _)) => return err.to_string(),
             };
