@@ -242,7 +242,7 @@ async fn interim_heads_and_trailers_have_an_end() {
     let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n";
     let trailers = format!("{chunked}{}\r\n", "x: y\r\n".repeat(40_000));
     for (text, words) in [(interim, "interim"), (trailers, "trailers")] {
-        let (near, mut far) = tokio::io::duplex(1 << 10);
+        let (near, mut far) = duplex(1 << 10);
         let writing = async { drop(tokio::io::AsyncWriteExt::write_all(&mut far, text.as_bytes()).await) };
         let reading = async {
             let mut connection = Connection::new(near);
@@ -251,7 +251,7 @@ async fn interim_heads_and_trailers_have_an_end() {
                 Err((err, _)) => return err.to_string(),
             };
             let mut framing = head.framing;
-            match std::future::poll_fn(|cx| connection.poll_data(cx, &mut framing)).await {
+            match poll_fn(|cx| connection.poll_data(cx, &mut framing)).await {
                 Some(Err(err)) => err.to_string(),
                 Some(Ok(_)) | None => "nothing".to_owned(),
             }
