@@ -24,6 +24,8 @@ mod gone;
 #[cfg(test)]
 mod help;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod ids;
 #[cfg(test)]
 mod kept;
@@ -49,6 +51,8 @@ mod reaper;
 mod reload;
 #[cfg(test)]
 mod schema;
+#[cfg(test)]
+mod soak;
 #[cfg(test)]
 mod start_stop;
 #[cfg(test)]
