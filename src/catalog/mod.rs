@@ -19,5 +19,5 @@ pub use mask::Mask;
 pub use merge::{Catalog, HeaderRule, ServerLists, Warning, Why};
 pub use name::{Change, change, full_name, shown_name};
 pub use page::Cursor;
-pub use uri::{own_uri, shown_template, shown_uri};
+pub use uri::{URI_BYTES_MAX, own_uri, shown_template, shown_uri};
 pub use view::{Page, Scope, Shape, View};

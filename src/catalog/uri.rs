@@ -8,6 +8,10 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+/// The longest URI that a client may make up of a resource that is not listed, and that is remembered of one that has
+/// changed; as RFC 9110, section 4.1 has it.
+pub const URI_BYTES_MAX: usize = 8_000;
+
 /// What a URI of an app begins with; hosts know apps by it, so it stays in front.
 const UI: &str = "ui://";
 /// The scheme of what is no URI.

@@ -235,6 +235,9 @@ async fn what_a_client_makes_up_is_no_key() {
         assert!(answer.is_ok(), "{answer:?}");
     }
     assert_eq!((calls.lock().unwrap().len(), gateway.snapshot().limits().load().0), (10, 0));
+    let long = call_of(Method::ResourcesRead, "uri", &format!("library+file:///{}", "u".repeat(8_000)));
+    let answer = outcome(&gateway, "key0", exchange(Endpoint::All, &client, long)).await.unwrap_err();
+    assert_eq!((answer.reason, calls.lock().unwrap().len()), (ReasonCode::Unknown, 10));
     let find = || exchange(Endpoint::All, &client, tool_call("library__find"));
     assert!(outcome(&gateway, "key0", find()).await.is_ok());
     assert_eq!(gateway.snapshot().limits().load().0, 1);

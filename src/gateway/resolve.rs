@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::blob::OwnUri;
-use crate::catalog::{Entry, own_uri};
+use crate::catalog::{Entry, URI_BYTES_MAX, own_uri};
 use crate::exchange::{Call, ClientFacts, Endpoint, Exchange, Owner, ReasonCode, Reject, RejectKind, ServerCall};
 use crate::policy::{Action, Decision};
 use crate::upstream::Server;
@@ -89,6 +89,10 @@ fn unlisted(caller: &Identified, endpoint: &Endpoint, uri: &str) -> Option<Arc<E
 
 /// Finds the server that a resource's URI names, if it exists for the caller and the policy lets the resource be read.
 fn by_uri<'a>(caller: &'a Identified, endpoint: &Endpoint, uri: &str) -> Option<(&'a Arc<Server>, Entry)> {
+    // What is watched or kept is kept by its URI, as long as that lasts [LIM-6].
+    if uri.len() > URI_BYTES_MAX {
+        return None;
+    }
     let (name, own) = match endpoint {
         Endpoint::All => {
             let (slug, own) = own_uri(uri)?;

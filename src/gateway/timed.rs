@@ -248,7 +248,9 @@ impl<T: Piece> Held<T> {
             return Some(T::refused(reject));
         }
         let piece = piece.or_else(|| T::missing(&self.limits));
-        open.questions.extend(piece.as_ref().and_then(Piece::question));
+        if let Some(asked) = piece.as_ref().and_then(Piece::question) {
+            note(&mut open.questions, asked);
+        }
         match piece.as_ref().map_or(Sense::Last, Piece::sense) {
             Sense::Last => open.source = None,
             Sense::Progress => open.timer.extend(&self.limits),
@@ -381,6 +383,12 @@ impl Timer {
         self.bell.as_mut().reset(self.deadline.min(rang + LOOK));
         Poll::Ready(rang >= self.deadline)
     }
+}
+
+/// Takes note of a question. Those that are over go: a server may ask and take back for as long as its call lives.
+fn note(questions: &mut Vec<Asked>, asked: Asked) {
+    questions.retain(|asked| !asked.is_over());
+    questions.push(asked);
 }
 
 #[cfg(test)]

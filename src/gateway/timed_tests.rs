@@ -6,9 +6,10 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, poll};
 use tokio::time::advance;
 
+use super::note;
 use crate::blob::Blobs;
 use crate::clock::Clock;
-use crate::exchange::{Endpoint, Event, EventStream, Handler as _, Reject, RejectKind, ReplyBody};
+use crate::exchange::{Endpoint, Event, EventStream, Handler as _, Reject, RejectKind, ReplyBody, Responder};
 use crate::gateway::tests::{clients, exchange, settings, tool_call};
 use crate::gateway::{Gateway, GatewaySettings};
 use crate::id::UpstreamName;
@@ -170,4 +171,19 @@ async fn what_is_over_is_forgotten() {
     hall.passes(2).await;
     assert_eq!(hall.gateway.timed.len(), 0);
     assert_eq!(hall.cancelled(), 50);
+}
+
+/// [LIM-6]: of a server that asks and takes back without an end, what is still out is remembered alone.
+#[test]
+fn questions_that_are_over_are_not_remembered() {
+    let mut questions = Vec::new();
+    let still_out = Responder::new(|_| {});
+    note(&mut questions, still_out.asked());
+    for _ in 0..1_000 {
+        let asked = Responder::new(|_| {}).asked();
+        assert!(asked.is_over());
+        note(&mut questions, asked);
+    }
+    assert_eq!(questions.len(), 2);
+    assert!(!questions[0].is_over());
 }

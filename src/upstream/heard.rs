@@ -7,14 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::catalog::URI_BYTES_MAX;
 use crate::wire::json;
 use crate::wire::jsonrpc::Notification;
 
 /// The most URIs that wait.
 const HEARD_MAX: usize = 1024;
-
-/// The longest URI that waits.
-const URI_BYTES_MAX: usize = 8 << 10;
 
 /// What is waiting to be taken.
 #[derive(Debug, Default)]
@@ -112,7 +110,8 @@ fn resources(notifications: json::Raw<'_>) -> Option<BTreeSet<String>> {
 mod tests {
     use bytes::Bytes;
 
-    use super::{HEARD_MAX, Heard, URI_BYTES_MAX};
+    use super::{HEARD_MAX, Heard};
+    use crate::catalog::URI_BYTES_MAX;
     use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
 
     fn updated(heard: &Heard, uri: &str) {

@@ -24,7 +24,8 @@ use super::link::{Link, StartError, Started};
 use super::place::{Full, Place, Places};
 use super::server::Server;
 
-/// How many different sets of features have connections of one server; clients with another one are not asked anything.
+/// How many different sets of features have connections of one server for one holder; the holder's clients with another
+/// one are not asked anything. Nobody uses up what another may be asked.
 const CLASSES_MAX: usize = 4;
 /// How many starts of one server go on at once that calls wait for.
 const STARTS_MAX: usize = 4;
@@ -198,7 +199,8 @@ impl Stock {
         if key.features == Features::NONE || self.shelves.contains_key(&key) {
             return key;
         }
-        let classes: HashSet<Features> = self.shelves.keys().map(|known| known.features).collect();
+        let mine = self.shelves.keys().filter(|known| known.holder == key.holder);
+        let classes: HashSet<Features> = mine.map(|known| known.features).collect();
         let full = classes.iter().filter(|known| **known != Features::NONE).count() >= CLASSES_MAX;
         if full && !classes.contains(&key.features) { Key { features: Features::NONE, ..key } } else { key }
     }

@@ -471,7 +471,7 @@ async fn four_classes_and_no_more() {
         r#"{"roots":{},"sampling":{}}"#,
         r#"{"roots":{},"elicitation":{}}"#,
     ];
-    let yard = Yard::ready(1, |_| {}).await;
+    let yard = Yard::ready(2, |_| {}).await;
     let mut held = Vec::new();
     for capabilities in ALL {
         held.push(yard.held(&call_of("ann", None, capabilities)).await.unwrap());
@@ -479,6 +479,8 @@ async fn four_classes_and_no_more() {
     let classes: Vec<bool> = yard.open().iter().map(|wire| wire.features.may_be_asked()).collect();
     assert_eq!(classes.iter().filter(|asks| **asks).count(), 4);
     assert!(same(&held[4], &yard.held(&call("ann")).await.unwrap()), "the fifth shares with those of no features");
+    // Another principal has classes of its own.
+    assert!(yard.held(&call_of("bob", None, ALL[4])).await.unwrap().0.alone);
     // A set that is known already is still served.
     assert!(yard.held(&call_of("ann", None, ALL[0])).await.unwrap().0.alone);
     drop(held);

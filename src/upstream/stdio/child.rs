@@ -122,9 +122,17 @@ impl Group {
     }
 }
 
+impl Group {
+    /// Kills what is left of the group, and forgets its number.
+    fn end(&mut self) {
+        self.signal(Signal::KILL);
+        self.0 = None;
+    }
+}
+
 impl Drop for Group {
     fn drop(&mut self) {
-        self.signal(Signal::KILL);
+        self.end();
     }
 }
 
@@ -161,8 +169,9 @@ impl Supervisor {
                 }
             },
         };
-        // The rest of the group holds the pipes; without it, they end.
-        self.running.group.signal(Signal::KILL);
+        // The rest of the group holds the pipes; without it, they end. This is the last signal: the child is reaped, and its
+        // number may soon be another's.
+        self.running.group.end();
         let [stdout, stderr] = self.read.clone();
         let read = async move { tokio::join!(stdout.cancelled(), stderr.cancelled()) };
         if tokio::time::timeout(PIPES_GRACE, read).await.is_err() {
