@@ -9,9 +9,9 @@ use http::{Response, StatusCode};
 use crate::exchange::{Call, Exchange, Handler, Listen, ServerCall};
 use crate::session::Session;
 use crate::wire::jsonrpc::{Message, Notification, Params, Request, RequestId};
-use crate::wire::mcp::{Era, Kind, Kinds, Method, ProtocolVersion, RequestMeta, name};
+use crate::wire::mcp::{Era, Kind, Kinds, Level, Method, ProtocolVersion, RequestMeta, name};
 
-use super::answer::{Asker, Rendered, invalid};
+use super::answer::{Asker, Log, Rendered, invalid};
 use super::body::Body;
 use super::post::{Single, Visit, label};
 use super::respond::{Fault, Refusal, bare};
@@ -83,7 +83,9 @@ impl<H: Handler> Door<H> {
         request: Request,
         meta: RequestMeta,
     ) -> Begun {
-        let asker = Asker { method: label(&request.method), ..visit.legacy_asker(Some(request.id.clone())) };
+        let method = label(&request.method);
+        let log = session.log().map_or(Log::All, Log::From);
+        let asker = Asker { method, log, ..visit.legacy_asker(Some(request.id.clone())) };
         match self.call_of(session, request, meta) {
             Ok(Some(call)) => self.dispatch_legacy(visit, session, call, asker),
             Ok(None) => Begun::Answered(match &asker.id {
@@ -94,11 +96,17 @@ impl<H: Handler> Door<H> {
         }
     }
 
-    /// Reads what is asked; `None` for a ping, which needs no hall.
+    /// Reads what is asked; `None` for what needs no hall: a ping, and a level of logs, which is the session's own.
     fn call_of(&self, session: &Session, request: Request, meta: RequestMeta) -> Result<Option<Call>, Refusal> {
         let rejected = |reject| Refusal::of_reject(reject, Era::Legacy);
         let call = match Method::from_name(&request.method) {
             Some(Method::Ping) => return Ok(None),
+            Some(Method::LoggingSetLevel) => {
+                let level = request.params.as_deref().and_then(|params| params.get("level").ok().flatten());
+                let level = level.and_then(|level| Level::of_text(level.get()));
+                session.set_log(level.ok_or_else(|| rejected(invalid("'level' names no level")))?);
+                return Ok(None);
+            }
             Some(
                 method @ (Method::PromptsList
                 | Method::ResourcesList
@@ -118,7 +126,6 @@ impl<H: Handler> Door<H> {
             Some(
                 Method::Discover
                 | Method::Initialize
-                | Method::LoggingSetLevel
                 | Method::ResourcesSubscribe
                 | Method::ResourcesUnsubscribe
                 | Method::SubscriptionsListen,
@@ -137,7 +144,7 @@ impl<H: Handler> Door<H> {
             Call::Discover | Call::List { .. } | Call::Listen(_) => None,
         };
         let exchange =
-            Exchange { endpoint: visit.endpoint.clone(), client: session.client.clone(), owner: session.owner(), call };
+            Exchange { endpoint: visit.endpoint.clone(), client: session.facts(), owner: session.owner(), call };
         let running = Running::new(self.handler.call(visit.caller.clone(), exchange))
             .stopped_by(guard.stop().clone())
             .holding((guard, self.drain.guard()));

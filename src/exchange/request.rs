@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::id::{PrincipalId, UpstreamName};
 use crate::wire::jsonrpc::Request;
-use crate::wire::mcp::{CallParams, Features, HeaderParam, Kind, Kinds, ProtocolVersion, RequestMeta};
+use crate::wire::mcp::{CallParams, Features, HeaderParam, Kind, Kinds, Level, ProtocolVersion, RequestMeta};
 
 /// What a path names [NAM-5].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +43,8 @@ pub struct ClientFacts {
     pub capabilities: Bytes,
     /// What it can be asked by them.
     pub features: Features,
+    /// From which severity on it wants logs with this request; `None` if it did not say.
+    pub log: Option<Level>,
 }
 
 /// Who owns server-side state: a legacy client session, or for stateless clients the principal (design §12a).
@@ -173,10 +175,16 @@ pub struct UpstreamCall {
 // === impl ClientFacts ===
 
 impl ClientFacts {
+    /// Says from which severity on the client wants logs.
+    #[must_use]
+    pub fn logging(self, log: Option<Level>) -> Self {
+        Self { log, ..self }
+    }
+
     /// Takes what a client of `version` says of itself.
     #[must_use]
     pub fn new(version: ProtocolVersion, info: Option<Bytes>, capabilities: Bytes) -> Self {
         let features = Features::read(&capabilities, version);
-        Self { version, info, capabilities, features }
+        Self { version, info, capabilities, features, log: None }
     }
 }

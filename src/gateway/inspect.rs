@@ -67,12 +67,10 @@ impl Inspection {
             (ReplyBody::Done(outcome), guards) if !self.changes(&outcome) => Reply::done(outcome).with_guards(guards),
             (ReplyBody::Done(outcome), guards) => Reply::once(self.outcome(gateway, *outcome)).with_guards(guards),
             (ReplyBody::Events(events), guards) => {
-                let (gateway, mut inspection) = (Arc::clone(gateway), Some(self));
+                let gateway = Arc::clone(gateway);
                 let events = events.map(move |event| match event {
-                    Event::Done(outcome) => Event::Done(match inspection.take() {
-                        Some(inspection) => inspection.outcome(&gateway, outcome),
-                        None => outcome,
-                    }),
+                    Event::Done(outcome) => Event::Done(self.outcome(&gateway, outcome)),
+                    Event::Log(message) if !self.own_names => Event::Log(rewrite::name_logger(&self.entry, &message)),
                     other @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_)) => other,
                 });
                 Reply::events(Box::pin(events)).with_guards(guards)
@@ -86,10 +84,10 @@ impl Inspection {
         asks_for_input(response) || rewrite::may_rewrite(&self.call, response)
     }
 
-    fn outcome(self, gateway: &Gateway, outcome: Outcome) -> Outcome {
+    fn outcome(&self, gateway: &Gateway, outcome: Outcome) -> Outcome {
         match outcome {
             Ok(Answer::Upstream { mut response, era }) => {
-                if !self.own_names {
+                if !self.own_names && response.may_have_uris() {
                     rewrite::rewrite(&self.entry, &self.call, &mut response);
                 }
                 rewrite::name_missing(&self.call, &mut response);

@@ -4,7 +4,7 @@
 //! into the map; whoever removes a session cancels its `ended` and gives its place back, once.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use crate::seal;
 
 use super::Session;
 use super::replay::{ReplayLimits, Shelf};
+use super::state::UNSET;
 
 /// How many sessions there may be, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +101,7 @@ impl SessionStore {
             endpoint: new.endpoint,
             client: new.client,
             told: new.told,
+            log: AtomicU8::new(UNSET),
             ended: CancellationToken::new(),
             last_used: AtomicU64::new(self.clock.now().as_millis()),
             clock: self.clock.clone(),

@@ -16,6 +16,7 @@ use crate::wire::jsonrpc::{RequestId, Response};
 use crate::wire::mcp::{Capabilities, Era, Kinds};
 
 use super::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want};
+use super::loudness::Loudness;
 use super::means::Means;
 use super::server::Server;
 use super::set::TargetSet;
@@ -31,6 +32,7 @@ struct Fake {
     calls: Calls,
     closed: CancellationToken,
     changes: watch::Sender<Changes>,
+    loudness: Loudness,
 }
 
 /// Makes a set of servers whose tools are given as definitions, and starts them.
@@ -54,6 +56,7 @@ pub(crate) fn targets(servers: &[(UpstreamName, Vec<String>)], tasks: &Tasks) ->
                 calls: Arc::clone(&calls),
                 closed: CancellationToken::new(),
                 changes: watch::Sender::new(Changes::default()),
+                loudness: Loudness::default(),
             });
             Server::new(settings, fake, &means)
         })
@@ -121,6 +124,10 @@ impl Link for Fake {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn loudness(&self) -> &Loudness {
+        &self.loudness
     }
 
     fn closed(&self) -> &CancellationToken {

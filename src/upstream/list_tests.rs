@@ -10,6 +10,7 @@ use super::{ITEMS_MAX, PAGES_MAX, read};
 use crate::exchange::{Answer, Reply};
 use crate::id::UpstreamName;
 use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing};
+use crate::upstream::loudness::Loudness;
 use crate::upstream::{ServerSettings, Transport};
 use crate::wire::jsonrpc::{RequestId, Response};
 use crate::wire::mcp::{Era, Kind, Kinds};
@@ -22,6 +23,7 @@ struct Pages {
     asked: AtomicUsize,
     closed: CancellationToken,
     changes: watch::Sender<Changes>,
+    loudness: Loudness,
     cursors: Mutex<Vec<String>>,
 }
 
@@ -51,6 +53,10 @@ impl Link for Pages {
         self.changes.subscribe()
     }
 
+    fn loudness(&self) -> &Loudness {
+        &self.loudness
+    }
+
     fn closed(&self) -> &CancellationToken {
         &self.closed
     }
@@ -72,6 +78,7 @@ async fn listing(page: impl Fn(&str) -> String + Send + Sync + 'static) -> (Resu
         asked: AtomicUsize::new(0),
         closed: CancellationToken::new(),
         changes: watch::Sender::new(Changes::default()),
+        loudness: Loudness::default(),
         cursors: Mutex::default(),
     });
     let transport = Transport::Stdio {

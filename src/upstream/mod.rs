@@ -11,6 +11,7 @@ mod kept;
 mod lease;
 mod link;
 mod list;
+mod loudness;
 mod means;
 mod server;
 mod set;

@@ -190,6 +190,7 @@ impl Server {
                 Ok(link) => link,
                 Err(reject) => return Reply::once(Err(reject)),
             };
+            self.tell_loudness(&link, call).await;
             let reply = Arc::clone(&link).request(outgoing.clone()).await;
             // A connection that was ending when it was chosen has not passed the call on: once more, on a new one.
             if !(again && link.closed().is_cancelled() && reply.is_safe_to_retry()) {

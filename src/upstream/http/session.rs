@@ -18,6 +18,7 @@ use crate::exchange::{Reject, Reply};
 use crate::net::Response as HttpResponse;
 use crate::runtime::Tasks;
 use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing, StartError};
+use crate::upstream::loudness::Loudness;
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Request, Response, code};
 use crate::wire::mcp::{Era, Kinds, ProtocolVersion, name};
 
@@ -56,6 +57,7 @@ pub(super) struct SessionLink {
     failed: AtomicU64,
     ids: AtomicU64,
     changes: watch::Sender<Changes>,
+    loudness: Loudness,
     closed: CancellationToken,
     /// Cancelled when the server has answered the DELETE, or was not asked.
     deleted: OnceLock<CancellationToken>,
@@ -134,6 +136,7 @@ impl SessionLink {
             failed: AtomicU64::new(0),
             ids: AtomicU64::new(2),
             changes: watch::Sender::new(Changes::default()),
+            loudness: Loudness::default(),
             closed: CancellationToken::new(),
             deleted: OnceLock::new(),
             last_words: Mutex::new(None),
@@ -244,6 +247,7 @@ impl SessionLink {
         match opened.unwrap_or_else(|_| Err(StartError::Failed("initialize was not answered in time".to_owned()))) {
             Ok((session, _)) => {
                 self.session.store(Arc::new(session));
+                self.loudness.forget();
                 if self.closed.is_cancelled() {
                     drop(self.current().spawn_delete(&self.target, &self.tasks));
                 }
@@ -295,6 +299,10 @@ impl Link for SessionLink {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn loudness(&self) -> &Loudness {
+        &self.loudness
     }
 
     fn closed(&self) -> &CancellationToken {

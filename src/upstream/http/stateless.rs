@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::exchange::{Reply, UpstreamCall};
 use crate::runtime::Tasks;
 use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing};
+use crate::upstream::loudness::Loudness;
 use crate::wire::mcp::{Era, Kinds, Method, ParamValue, STATELESS_LATEST, Target as Mirrored, encode_value, name};
 
 use super::call::{Call, Peer, unseen};
@@ -27,6 +28,7 @@ pub(super) struct StatelessLink {
     calling: Vec<u8>,
     ids: AtomicU64,
     changes: watch::Sender<Changes>,
+    loudness: Loudness,
     closed: CancellationToken,
 }
 
@@ -37,7 +39,7 @@ impl StatelessLink {
         let calling = head(&target, "tools/call");
         let (ids, changes, closed) =
             (AtomicU64::new(1), watch::Sender::new(Changes::default()), CancellationToken::new());
-        Self { target, tasks, calling, ids, changes, closed }
+        Self { target, tasks, calling, ids, changes, loudness: Loudness::default(), closed }
     }
 
     pub(super) fn target(&self) -> &Target {
@@ -134,6 +136,10 @@ impl Link for StatelessLink {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn loudness(&self) -> &Loudness {
+        &self.loudness
     }
 
     fn closed(&self) -> &CancellationToken {

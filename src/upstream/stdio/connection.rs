@@ -19,6 +19,7 @@ use crate::exchange::{Answer, Event, Outcome, Reject, RejectKind, Reply};
 use crate::net::{Ends, Frame, LineReader};
 use crate::upstream::ServerSettings;
 use crate::upstream::link::{Changes, Outgoing};
+use crate::upstream::loudness::Loudness;
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, Response, code, decode, one_line,
     trimmed,
@@ -66,6 +67,7 @@ pub(super) struct Connection {
     pub(super) counts: Counts,
     pub(super) table: Table,
     pub(super) changes: watch::Sender<Changes>,
+    pub(super) loudness: Loudness,
     /// Asks for an orderly end.
     pub(super) stop: CancellationToken,
     /// Asks for the end at once.
@@ -107,6 +109,7 @@ impl Connection {
             counts: Counts::default(),
             table: Table::default(),
             changes: watch::Sender::new(Changes::default()),
+            loudness: Loudness::default(),
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
             read_end: CancellationToken::new(),
@@ -407,6 +410,11 @@ impl Connection {
                 let known = token(notification).is_some_and(|id| self.table.progress(id, notification));
                 if !known {
                     count(&self.counts.progress);
+                }
+            }
+            "notifications/message" => {
+                if !self.table.log(&notification.raw) {
+                    count(&self.counts.others);
                 }
             }
             other => {

@@ -16,6 +16,7 @@ use crate::wire::mcp::{Capabilities, Era, Kinds};
 
 use crate::upstream::ServerSettings;
 use crate::upstream::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want, subscription};
+use crate::upstream::loudness::Loudness;
 
 use super::child::Supervisor;
 use super::connection::Connection;
@@ -165,6 +166,10 @@ impl Link for StdioLink {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.connection.changes.subscribe()
+    }
+
+    fn loudness(&self) -> &Loudness {
+        &self.connection.loudness
     }
 
     fn closed(&self) -> &CancellationToken {

@@ -7,7 +7,8 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Edits, Request};
 use crate::wire::mcp::{
-    CAPABILITIES_KEY, CLIENT_INFO_KEY, CallParams, Era, ProtocolVersion, RESERVED_PREFIX, RequestMeta, VERSION_KEY,
+    CAPABILITIES_KEY, CLIENT_INFO_KEY, CallParams, Era, LOG_LEVEL_KEY, Level, ProtocolVersion, RESERVED_PREFIX,
+    RequestMeta, VERSION_KEY,
 };
 
 /// What the next hop speaks, and what the gateway says of the client there.
@@ -25,6 +26,8 @@ pub struct Hop {
     pub client_info: Bytes,
     /// The server's own `requestState`, as JSON text, in place of the sealed one.
     pub request_state: Option<Bytes>,
+    /// From which severity on a stateless server shall log, where the request does not say.
+    pub log: Option<Level>,
 }
 
 /// Rewrites a call for the next hop: id, name, `_meta`, and nothing else.
@@ -77,8 +80,10 @@ fn rebuilt_meta(meta: &RequestMeta, hop: &Hop) -> Option<Bytes> {
                 (CLIENT_INFO_KEY, hop.client_info.clone()),
                 (CAPABILITIES_KEY, hop.capabilities.clone()),
             ];
-            if let Some(level) = &meta.log_level {
-                own.push(("io.modelcontextprotocol/logLevel", level.clone()));
+            match (&meta.log_level, hop.log) {
+                (Some(level), _) => own.push((LOG_LEVEL_KEY, level.clone())),
+                (None, Some(level)) => own.push((LOG_LEVEL_KEY, json::quoted(level.as_str()))),
+                (None, None) => {}
             }
             Some(object(&own, token, meta))
         }
@@ -143,6 +148,7 @@ mod tests {
             capabilities: meta.capabilities.clone().unwrap_or_else(|| Bytes::from_static(b"{}")),
             client_info: meta.client_info.clone().unwrap_or_else(|| Bytes::from_static(br#"{"name":"g"}"#)),
             request_state: None,
+            log: None,
         };
         String::from_utf8(lower_call(&request, &params, &meta, &hop).to_vec()).unwrap()
     }

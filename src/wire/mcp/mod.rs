@@ -8,6 +8,7 @@ mod features;
 mod header;
 mod inventory;
 mod kind;
+mod level;
 mod meta;
 mod method;
 mod params;
@@ -19,6 +20,7 @@ pub use features::{Feature, Features};
 pub use header::{HeaderError, decode_value, encode_value, name};
 pub use inventory::{Carrier, uris};
 pub use kind::{Kind, Kinds};
+pub use level::Level;
 pub use meta::{
     CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, MetaError, PROGRESS_TOKEN_KEY, RESERVED_PREFIX, RequestMeta,
     SERVER_INFO_KEY, SUBSCRIPTION_ID_KEY, VERSION_KEY,
