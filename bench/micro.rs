@@ -84,6 +84,7 @@ fn lower_piece(name: &'static str, call: &'static str, era: Era) -> Result<Piece
         client_info: Bytes::from_static(br#"{"name":"micro","version":"1"}"#),
         request_state: None,
         log: None,
+        trace: None,
     };
     Ok(Piece::new(name, call.len(), move || Ok(lower_call(black_box(&request), &params, &meta, &hop).len())))
 }

@@ -86,7 +86,7 @@ impl<H: Handler> Door<H> {
         let method = label(&request.method);
         let log = session.log().map_or(Log::All, Log::From);
         let asker = Asker { method, log, ..visit.legacy_asker(Some(request.id.clone())) };
-        match self.call_of(session, request, meta) {
+        match self.call_of(visit, session, request, meta) {
             Ok(Some(call)) => self.dispatch_legacy(visit, session, call, asker),
             Ok(None) => Begun::Answered(match &asker.id {
                 Some(id) => Rendered::result(id, "{}"),
@@ -97,7 +97,13 @@ impl<H: Handler> Door<H> {
     }
 
     /// Reads what is asked; `None` for what needs no hall: a ping, and a level of logs, which is the session's own.
-    fn call_of(&self, session: &Session, request: Request, meta: RequestMeta) -> Result<Option<Call>, Refusal> {
+    fn call_of(
+        &self,
+        visit: &Visit<H::Caller>,
+        session: &Session,
+        request: Request,
+        meta: RequestMeta,
+    ) -> Result<Option<Call>, Refusal> {
         let rejected = |reject| Refusal::of_reject(reject, Era::Legacy);
         let call = match Method::from_name(&request.method) {
             Some(Method::Ping) => return Ok(None),
@@ -121,7 +127,8 @@ impl<H: Handler> Door<H> {
                 method @ (Method::CompletionComplete | Method::PromptsGet | Method::ResourcesRead | Method::ToolsCall),
             ) => {
                 let params = call_params(method, &request).map_err(|(_, words)| rejected(invalid(words)))?;
-                Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers: None }))
+                let trace = visit.trace(&meta);
+                Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers: None, trace }))
             }
             Some(
                 Method::Discover

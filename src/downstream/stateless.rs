@@ -203,7 +203,8 @@ fn call_of<C: crate::exchange::Caller>(
                 Mirror::Headers => Some(param_headers(visit)?),
                 Mirror::Nothing => None,
             };
-            Ok(Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers })))
+            let trace = visit.trace(&meta);
+            Ok(Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers, trace })))
         }
         Method::SubscriptionsListen => {
             let kinds = wanted(request.params.as_deref())

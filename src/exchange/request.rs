@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::id::{PrincipalId, UpstreamName};
 use crate::wire::jsonrpc::Request;
-use crate::wire::mcp::{CallParams, Features, HeaderParam, Kind, Kinds, Level, ProtocolVersion, RequestMeta};
+use crate::wire::mcp::{CallParams, Features, HeaderParam, Kind, Kinds, Level, ProtocolVersion, RequestMeta, Trace};
 
 /// What a path names [NAM-5].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -149,6 +149,8 @@ pub struct ServerCall {
     /// The `Mcp-Param-*` headers (name after the prefix, lower case; value as received); `None` for legacy clients,
     /// which do not mirror arguments [R53].
     pub param_headers: Option<Vec<(String, String)>>,
+    /// The trace that it is part of.
+    pub trace: Option<Box<Trace>>,
 }
 
 /// A call on its way to one server, once it is permitted.
@@ -170,6 +172,8 @@ pub struct UpstreamCall {
     pub principal: PrincipalId,
     /// The server's own `requestState` as JSON text, opened from the sealed one.
     pub request_state: Option<Bytes>,
+    /// The trace that it is part of, with the gateway's own span.
+    pub trace: Option<Box<Trace>>,
 }
 
 // === impl ClientFacts ===

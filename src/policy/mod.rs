@@ -7,8 +7,9 @@ mod decide;
 mod pattern;
 mod permit;
 mod profile;
+mod uri;
 
 pub use decide::{Action, Decision, Denial, Ground, Subject};
 pub use pattern::{Pattern, PatternError};
 pub use permit::Permitted;
-pub use profile::{EmptyAllow, Profile};
+pub use profile::{EmptyAllow, Narrow, Profile, Which};

@@ -126,6 +126,10 @@ impl Link for Fake {
         self.changes.subscribe()
     }
 
+    fn missed(&self) {
+        Changes::all(&self.changes);
+    }
+
     fn loudness(&self) -> &Loudness {
         &self.loudness
     }

@@ -87,6 +87,9 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
     /// Returns what the server was told of its logs.
     fn loudness(&self) -> &Loudness;
 
+    /// Takes note that a change of any list may have been missed.
+    fn missed(&self);
+
     /// Is cancelled when the connection is of no more use.
     fn closed(&self) -> &CancellationToken;
 
@@ -171,6 +174,7 @@ impl Outgoing {
                     client_info: call.client.info.clone().unwrap_or_else(bridge::server_info),
                     request_state: call.request_state.clone(),
                     log: log_of(call),
+                    trace: call.trace.as_deref().cloned(),
                 },
             ),
         }

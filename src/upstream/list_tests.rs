@@ -53,6 +53,10 @@ impl Link for Pages {
         self.changes.subscribe()
     }
 
+    fn missed(&self) {
+        Changes::all(&self.changes);
+    }
+
     fn loudness(&self) -> &Loudness {
         &self.loudness
     }

@@ -3,6 +3,7 @@
 //! Not for: who may call what; only a [`crate::policy::Permitted`] call is sent for a client. Invariants: one server that
 //! is down, slow or hostile costs the others nothing; no client credential comes here.
 
+mod again;
 #[cfg(test)]
 pub(crate) mod fake;
 mod http;

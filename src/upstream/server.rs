@@ -18,6 +18,7 @@ use crate::policy::Permitted;
 use crate::runtime::Tasks;
 use crate::wire::mcp::{Capabilities, Era};
 
+use super::again;
 use super::kept::Kept;
 use super::lease::Lease;
 use super::link::{Connector, Link, Outgoing, StartError, Want};
@@ -192,6 +193,9 @@ impl Server {
             };
             self.tell_loudness(&link, call).await;
             let reply = Arc::clone(&link).request(outgoing.clone()).await;
+            if again::is_mismatch(&reply, call) {
+                return self.again(&link, call).await.unwrap_or(reply);
+            }
             // A connection that was ending when it was chosen has not passed the call on: once more, on a new one.
             if !(again && link.closed().is_cancelled() && reply.is_safe_to_retry()) {
                 return reply;

@@ -18,6 +18,8 @@ mod eras;
 #[cfg(test)]
 mod explain;
 #[cfg(test)]
+mod features;
+#[cfg(test)]
 mod help;
 #[cfg(test)]
 mod ids;

@@ -3,6 +3,7 @@
 //! Not for: finding out the era. Invariants: no request before the handshake is acknowledged; a lost session is renewed
 //! once for all who noticed; a request that was refused is sent at most once more.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -157,11 +158,6 @@ impl SessionLink {
         Changes::hear(&self.changes, method);
     }
 
-    /// Takes note that a change of any list may have been missed.
-    pub(super) fn missed(&self) {
-        Changes::all(&self.changes);
-    }
-
     /// Opens or resumes a stream.
     pub(super) async fn get(&self, session: &Session, last_id: Option<&str>) -> Result<HttpResponse, Reject> {
         let last_id = last_id.and_then(|last_id| HeaderValue::from_str(last_id).ok());
@@ -215,8 +211,9 @@ impl SessionLink {
         let body = outgoing.render(id, Era::Legacy);
         let guard = CancelGuard { link: Arc::clone(self), session: Arc::clone(&session), id, armed: true };
         let unseen = unseen(&outgoing, &self.target, Era::Legacy).then_some(id);
+        let head = self.head(&session, &outgoing);
         let mut call = Call::new(Peer::Session(Arc::clone(self), Arc::clone(&session), guard), outgoing, id);
-        let answered = match self.target.send(session.posting(), body).await {
+        let answered = match self.target.send(&head, body).await {
             Ok(response) => self.target.read(response, unseen).await,
             Err(reject) => Err(reject),
         };
@@ -227,6 +224,18 @@ impl SessionLink {
             }
             Ok(answered) => Sent::Reply(call.reply(answered).await),
             Err(reject) => Sent::Reply(call.refuse(reject)),
+        }
+    }
+
+    /// The head of a POST, with the headers of a trace where there is one.
+    fn head<'a>(&self, session: &'a Session, outgoing: &Outgoing) -> Cow<'a, [u8]> {
+        match outgoing {
+            Outgoing::Call(call) if call.trace.is_some() => {
+                let mut head = session.posting().to_vec();
+                self.target.add_trace(&mut head, call);
+                Cow::Owned(head)
+            }
+            Outgoing::Call(_) | Outgoing::Own { .. } => Cow::Borrowed(session.posting()),
         }
     }
 
@@ -299,6 +308,10 @@ impl Link for SessionLink {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn missed(&self) {
+        Changes::all(&self.changes);
     }
 
     fn loudness(&self) -> &Loudness {

@@ -51,11 +51,6 @@ impl StatelessLink {
         Changes::hear(&self.changes, method);
     }
 
-    /// Takes note that a change of any list may have been missed.
-    pub(super) fn missed(&self) {
-        Changes::all(&self.changes);
-    }
-
     pub(super) fn next_id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
@@ -102,6 +97,7 @@ fn add_call_headers(target: &Target, head: &mut Vec<u8>, call: &UpstreamCall) {
     if let (true, Ok(value)) = (mirrors, HeaderValue::from_str(&encode_value(&call.original))) {
         target.add(head, &name::NAME, &value);
     }
+    target.add_trace(head, call);
     let mut add = |param: &str, value: &str| {
         let param = HeaderName::try_from(format!("{}{}", name::PARAM_PREFIX, param.to_ascii_lowercase()));
         if let (Ok(param), Ok(value)) = (param, HeaderValue::from_str(value)) {
@@ -136,6 +132,10 @@ impl Link for StatelessLink {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn missed(&self) {
+        Changes::all(&self.changes);
     }
 
     fn loudness(&self) -> &Loudness {

@@ -168,6 +168,10 @@ impl Link for StdioLink {
         self.connection.changes.subscribe()
     }
 
+    fn missed(&self) {
+        Changes::all(&self.connection.changes);
+    }
+
     fn loudness(&self) -> &Loudness {
         &self.connection.loudness
     }

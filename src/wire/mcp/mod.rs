@@ -12,6 +12,7 @@ mod level;
 mod meta;
 mod method;
 mod params;
+mod trace;
 mod version;
 
 pub use capability::Capabilities;
@@ -27,4 +28,5 @@ pub use meta::{
 };
 pub use method::{Direction, Method, MethodSpec, Target};
 pub use params::{CallParams, ParamsError};
+pub use trace::{TRACE_KEYS, Trace};
 pub use version::{Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST};
