@@ -20,7 +20,7 @@ use crate::runtime::{Drain, Ready, State, Tasks};
 use crate::seal::SealError;
 use crate::upstream::{SetError, TargetSet};
 
-use super::reload::{Kept, Reloader, grants};
+use super::reload::{Kept, Reloader, Serving, grants};
 
 /// Probes need few connections.
 const ADMIN_CONNECTIONS: usize = 64;
@@ -128,7 +128,8 @@ impl Bound {
     pub fn follow(&mut self, inputs: Inputs) -> Result<(), AppError> {
         if inputs.path().is_some() {
             let (gateway, downstream) = (Arc::clone(&self.gateway), self.downstream.clone());
-            let reloader = Reloader::new(inputs, Kept::clone(&self.kept), gateway, downstream, self.tasks.clone());
+            let (kept, tasks) = (Kept::clone(&self.kept), self.tasks.clone());
+            let reloader = Reloader::new(Serving::Everybody, inputs, kept, gateway, downstream, tasks);
             self.reloader = Some(Box::new((reloader, heard(SignalKind::hangup())?)));
         }
         Ok(())

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::Signal;
+use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::codes::Code;
@@ -20,6 +21,8 @@ use crate::gateway::{Auth, Changes, Gateway, GatewaySettings};
 use crate::id::UpstreamName;
 use crate::runtime::{Ready, Tasks};
 use crate::telemetry::LogSettings;
+
+use super::stdio::{Guest, GuestError};
 
 /// The pause between two looks at the files.
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
@@ -37,9 +40,19 @@ pub(super) struct Kept {
     state_dir: Option<PathBuf>,
 }
 
+/// Whom this process serves: so much of a configuration is in force here.
+#[derive(Debug)]
+pub(super) enum Serving {
+    /// Whoever connects to its listeners.
+    Everybody,
+    /// The client on its pipes; who takes care of it is told when a reload leaves it nothing to be.
+    One(Guest, watch::Sender<Option<GuestError>>),
+}
+
 /// Looks at the files of the configuration, and puts what is new in force.
 #[derive(Debug)]
 pub(super) struct Reloader {
+    pub(super) serving: Serving,
     pub(super) inputs: Inputs,
     pub(super) kept: Kept,
     pub(super) gateway: Arc<Gateway>,
@@ -95,10 +108,36 @@ impl Kept {
     }
 }
 
+// === impl Serving ===
+
+impl Serving {
+    /// Makes of new settings what is in force here; an error if a reload has taken away whom it serves.
+    fn shape(&self, settings: &mut Settings) -> Result<(), GuestError> {
+        let Self::One(guest, _) = self else { return Ok(()) };
+        guest.is_welcome(settings)?;
+        Guest::hurry(&mut settings.gateway);
+        Ok(())
+    }
+
+    /// Counts to how many of those it serves each server is granted.
+    fn grants(&self, settings: &GatewaySettings) -> BTreeMap<UpstreamName, usize> {
+        match self {
+            Self::Everybody => grants(settings),
+            Self::One(guest, _) => guest.granted(settings).map(|server| (server.clone(), 1)).collect(),
+        }
+    }
+
+    /// Says whether a key that is taken at the start alone means anything here.
+    fn has(&self, key: &str) -> bool {
+        matches!(self, Self::Everybody) || ["limits", "log"].contains(&key)
+    }
+}
+
 // === impl Reloader ===
 
 impl Reloader {
     pub(super) const fn new(
+        serving: Serving,
         inputs: Inputs,
         kept: Kept,
         gateway: Arc<Gateway>,
@@ -106,6 +145,7 @@ impl Reloader {
         tasks: Tasks,
     ) -> Self {
         Self {
+            serving,
             inputs,
             kept,
             gateway,
@@ -181,13 +221,19 @@ impl Reloader {
 
     /// Puts what was read in force, or says why not.
     fn take(&mut self, read: Result<Loaded, Vec<Diagnostic>>, asked: bool) {
-        let loaded = match read {
+        let mut loaded = match read {
             Ok(loaded) => loaded,
             Err(found) => return self.refuse(found, asked),
         };
         self.refused.clear();
+        if let (Err(err), Serving::One(_, lost)) = (self.serving.shape(&mut loaded.settings), &self.serving) {
+            tracing::error!(%err, code = err.code().id(), "the new configuration has nothing for this client");
+            lost.send_replace(Some(err));
+            return;
+        }
         let new = Kept::of(&loaded.settings);
-        let waiting = self.kept.differences(&new);
+        let mut waiting = self.kept.differences(&new);
+        waiting.retain(|key| self.serving.has(key));
         if waiting != self.waiting {
             let keys = waiting.join(", ");
             tracing::warn!(keys, "what has changed here is taken at the next start; until then it stays as it was");
@@ -199,7 +245,8 @@ impl Reloader {
         self.doubtful = loaded.warnings;
         let old = Arc::clone(self.gateway.snapshot().settings());
         let settings = loaded.settings.gateway;
-        if settings.auth == Auth::None
+        if self.serving.has("listen.http")
+            && settings.auth == Auth::None
             && old.auth != Auth::None
             && self.kept.downstream.addresses != new.downstream.addresses
         {
@@ -220,7 +267,7 @@ impl Reloader {
 
     /// Puts new settings in force. From here on nothing fails but what is said to.
     fn put(&self, settings: GatewaySettings, changes: &Changes) {
-        let granted = grants(&settings);
+        let granted = self.serving.grants(&settings);
         let count = |name: &UpstreamName| granted.get(name).copied().unwrap_or(0);
         let old = self.gateway.targets();
         let next = match old.follow(&settings.servers, count) {

@@ -2,6 +2,7 @@
 //!
 //! Not for: joining a gateway that runs already.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::future::Future;
 use std::pin::pin;
@@ -10,11 +11,12 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{Signal, SignalKind};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::codes::Code;
-use crate::config::Settings;
+use crate::config::{Inputs, Settings};
 use crate::downstream::{Downstream, Parted, PipeClient, Terms};
 use crate::exchange::Endpoint;
 use crate::gateway::{Gateway, GatewaySettings};
@@ -24,6 +26,7 @@ use crate::runtime::{self, Drain, Ready, State, Tasks, orphaned};
 use crate::upstream::TargetSet;
 
 use super::build::heard;
+use super::reload::{Kept, Reloader, Serving};
 use super::{App, AppError};
 
 /// Who a caller is where several are configured and nobody says.
@@ -75,9 +78,13 @@ pub enum GuestError {
 pub struct Piped {
     downstream: Downstream<Gateway>,
     guest: Guest,
-    granted: Vec<UpstreamName>,
-    targets: Arc<TargetSet>,
-    signals: [Signal; 3],
+    gateway: Arc<Gateway>,
+    /// Looks at the files of the configuration, if it stands in any.
+    reloader: Option<Box<Reloader>>,
+    /// Why a reload has left the client nothing to be.
+    lost: watch::Receiver<Option<GuestError>>,
+    hangup: Signal,
+    signals: [Signal; 2],
     tasks: Tasks,
     drain: Drain,
 }
@@ -113,6 +120,31 @@ impl Guest {
         }
         Err(GuestError::UnknownServer(plain(server), list(&mut servers)))
     }
+
+    /// Says whether other settings still have what it is and what it is shown.
+    pub(super) fn is_welcome(&self, settings: &Settings) -> Result<(), GuestError> {
+        let server = match &self.endpoint {
+            Endpoint::All => None,
+            Endpoint::Server(server) => Some(server.as_str()),
+        };
+        Self::choose(settings, Some(self.principal.as_str()), server).map(|_| ())
+    }
+
+    /// The servers that it can reach.
+    pub(super) fn granted<'s>(&self, settings: &'s GatewaySettings) -> impl Iterator<Item = &'s UpstreamName> {
+        let mine = settings.principals.iter().filter(|one| one.id == self.principal);
+        mine.flat_map(|one| one.granted.iter()).filter(|server| match &self.endpoint {
+            Endpoint::All => true,
+            Endpoint::Server(shown) => *server == shown,
+        })
+    }
+
+    /// Gives servers no more time to end than its client gives us.
+    pub(super) fn hurry(settings: &mut GatewaySettings) {
+        for server in &mut settings.servers {
+            server.end_grace = server.end_grace.min(CHILD_GRACE);
+        }
+    }
 }
 
 impl GuestError {
@@ -139,31 +171,34 @@ fn plain(text: &str) -> String {
 }
 
 impl App {
-    /// Builds a gateway for one client; needs a runtime. No socket is bound.
+    /// Builds a gateway for one client; needs a runtime. No socket is bound. What changes in `inputs` is put in force
+    /// while it runs, also at once on SIGHUP [CFG-4].
     ///
     /// # Errors
     /// [`AppError`].
     pub fn build_stdio(
         settings: Settings,
+        inputs: &Inputs,
         guest: Guest,
         base_env: &Arc<[(OsString, OsString)]>,
     ) -> Result<Piped, AppError> {
         let (tasks, drain, clock) = (Tasks::new(), Drain::new(), Clock::real());
-        let signals = [heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?, heard(SignalKind::hangup())?];
-        let mut hall: GatewaySettings = settings.gateway;
-        for server in &mut hall.servers {
-            server.end_grace = server.end_grace.min(CHILD_GRACE);
-        }
-        let granted = hall.principals.iter().filter(|one| one.id == guest.principal).flat_map(|one| &one.granted);
-        let granted = match &guest.endpoint {
-            Endpoint::All => granted.cloned().collect(),
-            Endpoint::Server(server) => granted.filter(|name| *name == server).cloned().collect(),
-        };
+        let signals = [heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?];
+        let (hangup, kept) = (heard(SignalKind::hangup())?, Kept::of(&settings));
+        let mut hall = settings.gateway;
+        Guest::hurry(&mut hall);
         let targets = Arc::new(TargetSet::new(&hall.servers, &tasks, &clock, base_env)?);
         targets.keep_lists(State::open(settings.state_dir.as_deref()));
-        let gateway = Gateway::new(hall, Arc::clone(&targets), &tasks, clock.clone())?;
-        let downstream = Downstream::new(settings.downstream, gateway, tasks.clone(), drain.clone(), clock);
-        Ok(Piped { downstream, guest, granted, targets, signals, tasks, drain })
+        let gateway = Gateway::new(hall, targets, &tasks, clock.clone())?;
+        let downstream =
+            Downstream::new(settings.downstream, Arc::clone(&gateway), tasks.clone(), drain.clone(), clock);
+        let (losing, lost) = watch::channel(None);
+        let reloader = inputs.path().is_some().then(|| {
+            let serving = Serving::One(guest.clone(), losing);
+            let (gateway, downstream) = (Arc::clone(&gateway), downstream.clone());
+            Box::new(Reloader::new(serving, inputs.clone(), kept, gateway, downstream, tasks.clone()))
+        });
+        Ok(Piped { downstream, guest, gateway, reloader, lost, hangup, signals, tasks, drain })
     }
 }
 
@@ -174,14 +209,24 @@ impl Piped {
     /// signal ends them at once.
     ///
     /// Returns how the conversation ended.
-    pub async fn run<R, W>(mut self, input: R, output: W) -> Parted
+    ///
+    /// # Errors
+    /// [`GuestError`]: a reload has taken away who the client is, or what it is shown.
+    pub async fn run<R, W>(mut self, input: R, output: W) -> Result<Parted, GuestError>
     where
         R: AsyncRead + Unpin + Send,
         W: AsyncWrite + Unpin + Send + 'static,
     {
         runtime::keep_guardian(&self.tasks);
         // Only what this client can reach is started; nobody waits for readiness here.
-        self.targets.start(|name| usize::from(self.granted.contains(name)), &Ready::new());
+        let granted: BTreeSet<UpstreamName> = {
+            let snapshot = self.gateway.snapshot();
+            self.guest.granted(snapshot.settings()).cloned().collect()
+        };
+        self.gateway.targets().start(|name| usize::from(granted.contains(name)), &Ready::new());
+        if let Some(reloader) = self.reloader.take() {
+            self.tasks.spawn("reload the configuration", reloader.run(Some(self.hangup)));
+        }
         let client = PipeClient {
             credential: Credential::Local(self.guest.principal.clone()),
             endpoint: self.guest.endpoint.clone(),
@@ -190,13 +235,17 @@ impl Piped {
         let mut conversation = pin!(self.downstream.converse(client, input, output, terms.clone()));
         let (parted, signalled) = tokio::select! {
             biased;
-            parted = conversation.as_mut() => (parted, false),
-            () = any(&mut self.signals) => (cut(&terms, "a signal came", conversation).await, true),
-            () = orphaned() => (cut(&terms, "the client is gone", conversation).await, false),
+            parted = conversation.as_mut() => (Ok(parted), false),
+            () = any(&mut self.signals) => (Ok(cut(&terms, "a signal came", conversation).await), true),
+            () = orphaned() => (Ok(cut(&terms, "the client is gone", conversation).await), false),
+            err = taken_away(&mut self.lost) => {
+                cut(&terms, "the configuration has nothing for this client any more", conversation).await;
+                (Err(err), false)
+            }
         };
         self.drain.start();
         self.downstream.close_sessions();
-        let closed = close(&self.targets, &mut self.signals, signalled).await;
+        let closed = close(&self.gateway.targets(), &mut self.signals, signalled).await;
         // What is left of the children is killed with its task.
         self.tasks.cancel();
         self.tasks.wait().await;
@@ -212,7 +261,7 @@ async fn cut(terms: &Terms, why: &str, conversation: impl Future<Output = Parted
 }
 
 /// Ends the servers in order; `false` if the time was over first, or a second signal came.
-async fn close(targets: &TargetSet, signals: &mut [Signal; 3], mut signalled: bool) -> bool {
+async fn close(targets: &TargetSet, signals: &mut [Signal; 2], mut signalled: bool) -> bool {
     let mut closing = pin!(targets.close());
     let mut limit = pin!(tokio::time::sleep(if signalled { HURRIED_GRACE } else { CLOSE_GRACE }));
     loop {
@@ -231,12 +280,20 @@ async fn close(targets: &TargetSet, signals: &mut [Signal; 3], mut signalled: bo
     }
 }
 
-async fn any(signals: &mut [Signal; 3]) {
-    let [one, two, three] = signals;
+async fn any(signals: &mut [Signal; 2]) {
+    let [one, two] = signals;
     tokio::select! {
         _ = one.recv() => {}
         _ = two.recv() => {}
-        _ = three.recv() => {}
+    }
+}
+
+/// Waits until a reload leaves the client nothing to be.
+async fn taken_away(lost: &mut watch::Receiver<Option<GuestError>>) -> GuestError {
+    match lost.wait_for(Option::is_some).await.ok().and_then(|err| err.clone()) {
+        Some(err) => err,
+        // Nothing is reloaded.
+        None => std::future::pending().await,
     }
 }
 

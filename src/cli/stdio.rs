@@ -20,7 +20,7 @@ pub(super) fn run(stdio: &Stdio) -> Result<Exit, Trouble> {
     // Before anything else can write to it.
     let output = runtime::take_stdout().map_err(|err| machine(format!("stdout: {err}")))?;
     let loaded = config::load(&stdio.config, &config::process_env)?;
-    tell(&loaded.warnings.into());
+    tell(&loaded.warnings.clone().into());
     let guest = Guest::choose(&loaded.settings, stdio.principal.as_deref(), stdio.server.as_deref())?;
     let _log = telemetry::init_shedding(&loaded.settings.log)
         .map_err(|err| Trouble::new(Exit::Failure, Code::Log, format!("the log cannot be started: {err}")))?;
@@ -29,12 +29,12 @@ pub(super) fn run(stdio: &Stdio) -> Result<Exit, Trouble> {
     }
     let runtime = runtime::build().map_err(|err| machine(format!("no runtime: {err}")))?;
     let parted = runtime.block_on(async {
-        let piped = App::build_stdio(loaded.settings, guest, &config::base_env())?;
+        let piped = App::build_stdio(loaded.settings, &loaded.inputs, guest, &config::base_env())?;
         Ok::<_, AppError>(piped.run(tokio::io::stdin(), output).await)
     });
     // A read of stdin cannot be cancelled, nor a write that nobody takes, so the runtime is not waited for.
     runtime.shutdown_background();
-    match parted? {
+    match parted?? {
         Parted::Broken | Parted::Cut | Parted::Ended => Ok(Exit::Ok),
         // Into the log, which waits for nobody.
         Parted::Late => {
@@ -47,8 +47,10 @@ pub(super) fn run(stdio: &Stdio) -> Result<Exit, Trouble> {
 impl From<GuestError> for Trouble {
     fn from(err: GuestError) -> Self {
         let exit = match &err {
-            GuestError::Ambiguous(_) | GuestError::UnknownPrincipal(..) | GuestError::UnknownServer(..) => Exit::Usage,
-            GuestError::Nobody => Exit::ConfigInvalid,
+            GuestError::Ambiguous(_)
+            | GuestError::Nobody
+            | GuestError::UnknownPrincipal(..)
+            | GuestError::UnknownServer(..) => Exit::Usage,
             GuestError::NotGranted(..) => Exit::Denied,
             GuestError::ServerDisabled(..) => Exit::Failure,
         };

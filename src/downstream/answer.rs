@@ -10,13 +10,14 @@ use tokio::pin;
 
 use crate::exchange::{
     Answer, ByteStream, Discovery, Event, Handler, ListPage, Outcome, ReasonCode, Reject, RejectKind, Unseen,
+    WatchEvent,
 };
 use crate::id::PrincipalId;
 use crate::session::Session;
 use crate::wire::bridge::{ClientSide, lift_error, lift_result, server_info};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, RequestId, Response as RpcResponse};
-use crate::wire::mcp::{Era, Kind, Level, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY};
+use crate::wire::mcp::{Era, Kind, Kinds, Level, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY};
 use crate::wire::sse;
 
 use super::accept::Take;
@@ -207,6 +208,10 @@ impl Asker {
             Event::Log(raw) => self.log.takes(&raw).then_some(raw),
             Event::Progress(raw) => Some(raw),
             Event::Changed(kind) => Some(self.changed(kind)),
+            Event::Watch(WatchEvent::Honoured { kinds, resources }) => {
+                self.id.as_ref().map(|id| acknowledged(id, kinds, &resources))
+            }
+            Event::Watch(WatchEvent::Updated(uri)) => Some(self.updated(&uri)),
         }
     }
 
@@ -217,6 +222,16 @@ impl Asker {
                 Bytes::from(format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, kind.changed_method()))
             }
         }
+    }
+
+    fn updated(&self, uri: &str) -> Bytes {
+        let uri = json::quoted(uri);
+        let uri = String::from_utf8_lossy(&uri);
+        let meta = match (self.era, &self.id) {
+            (Era::Stateless, Some(id)) => format!(",{}", subscription(id)),
+            (Era::Stateless | Era::Legacy, _) => String::new(),
+        };
+        notification("notifications/resources/updated", &format!(r#"{{"uri":{uri}{meta}}}"#))
     }
 
     /// Spells the last message of a listen that we end; other streams just end.
@@ -248,6 +263,18 @@ pub(super) fn notification(method: &str, params: &str) -> Bytes {
 /// Spells the member `_meta` with the id of a subscription, in that id's JSON type.
 pub(super) fn subscription(id: &RequestId) -> String {
     format!(r#""_meta":{{"{SUBSCRIPTION_ID_KEY}":{}}}"#, String::from_utf8_lossy(id.raw()))
+}
+
+/// Spells the first word of a listen: what of its filter is honoured [R101].
+pub(super) fn acknowledged(id: &RequestId, kinds: Kinds, resources: &[String]) -> Bytes {
+    let mut honoured: Vec<_> = kinds.iter().map(|kind| format!(r#""{}":true"#, kind.filter())).collect();
+    if !resources.is_empty() {
+        let uris: Vec<_> =
+            resources.iter().map(|uri| String::from_utf8_lossy(&json::quoted(uri)).into_owned()).collect();
+        honoured.push(format!(r#""resourceSubscriptions":[{}]"#, uris.join(",")));
+    }
+    let params = format!(r#"{{"notifications":{{{}}},{}}}"#, honoured.join(","), subscription(id));
+    notification("notifications/subscriptions/acknowledged", &params)
 }
 
 fn server_meta() -> String {

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -40,6 +40,8 @@ const WINDOWS: (u32, u32) = (256 << 10, 1 << 20);
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 /// How long an HTTP/2 client has to take its leave, once nothing is open.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
+/// How long an HTTP/1.1 client has at a stop, once nothing is open, for a head it has begun and an answer it still reads.
+const REST_MAX: Duration = Duration::from_secs(5);
 
 /// The requests that are open on one connection.
 #[derive(Debug, Default)]
@@ -76,6 +78,13 @@ impl Open {
 
     fn is_idle(&self) -> bool {
         self.now.load(Ordering::Relaxed) == 0
+    }
+}
+
+impl Counted {
+    /// Goes on counting until the answer has been sent.
+    fn with(self, response: Response<Body>) -> Response<CountedBody> {
+        response.map(|body| CountedBody { body, _open: self })
     }
 }
 
@@ -141,9 +150,11 @@ impl<H: Handler> Door<H> {
     }
 
     async fn serve_one(self: &Arc<Self>, stream: HttpStream, reach: Reach) -> hyper::Result<()> {
+        let open = Arc::new(Open::default());
+        let still = Arc::clone(&open);
         let service = service_fn(|request| {
-            let door = Arc::clone(self);
-            async move { Ok::<_, Infallible>(door.serve(request, reach).await) }
+            let (door, counted) = (Arc::clone(self), open.begin());
+            async move { Ok::<_, Infallible>(counted.with(door.serve(request, reach).await)) }
         });
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -160,7 +171,12 @@ impl<H: Handler> Door<H> {
                 ended = served.as_mut() => ended,
                 () = self.drain.started() => {
                     served.as_mut().graceful_shutdown();
-                    served.await
+                    tokio::select! {
+                        biased;
+                        ended = served.as_mut() => ended,
+                        // A head that does not come to its end.
+                        () = unused(&still, REST_MAX) => Ok(()),
+                    }
                 }
             }
         });
@@ -177,7 +193,7 @@ impl<H: Handler> Door<H> {
                 } else {
                     door.serve(request, reach).await
                 };
-                Ok::<_, Infallible>(response.map(|body| CountedBody { body, _open: counted }))
+                Ok::<_, Infallible>(counted.with(response))
             }
         });
         let header_bytes = u32::try_from(self.settings.header_bytes_max).unwrap_or(u32::MAX);

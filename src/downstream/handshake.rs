@@ -69,7 +69,7 @@ impl<H: Handler> Door<H> {
                 )))
                 | None => break Discovery::default(),
                 Some(Event::Done(Err(reject))) => return Err(rejected(reject)),
-                Some(Event::Log(_) | Event::Progress(_) | Event::Changed(_)) => {}
+                Some(Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => {}
             }
         };
         let told = Told::new(visit.caller.seen(&visit.endpoint));

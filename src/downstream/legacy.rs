@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use http::{Response, StatusCode};
 
-use crate::exchange::{Call, Exchange, Handler, Listen, ServerCall};
+use crate::exchange::{Call, Exchange, Handler, Listen, Reject, ServerCall};
 use crate::session::Session;
+use crate::wire::json;
 use crate::wire::jsonrpc::{Message, Notification, Params, Request, RequestId};
 use crate::wire::mcp::{Era, Kind, Kinds, Level, Method, ProtocolVersion, RequestMeta, name};
 
@@ -96,7 +97,8 @@ impl<H: Handler> Door<H> {
         }
     }
 
-    /// Reads what is asked; `None` for what needs no hall: a ping, and a level of logs, which is the session's own.
+    /// Reads what is asked; `None` for what needs no hall: a ping, the end of a watch, a level of
+    /// logs, which is the session's own.
     fn call_of(
         &self,
         visit: &Visit<H::Caller>,
@@ -130,14 +132,18 @@ impl<H: Handler> Door<H> {
                 let trace = visit.trace(&meta);
                 Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers: None, trace }))
             }
-            Some(
-                Method::Discover
-                | Method::Initialize
-                | Method::ResourcesSubscribe
-                | Method::ResourcesUnsubscribe
-                | Method::SubscriptionsListen,
-            )
-            | None => return Err(Refusal { status: StatusCode::OK, ..Fault::Method.into() }),
+            Some(Method::ResourcesSubscribe) => {
+                let (uri, watching) = (uri_of(request.params.as_deref()).map_err(rejected)?, session.watching.clone());
+                Call::Watch { uri, watching }
+            }
+            Some(Method::ResourcesUnsubscribe) => {
+                // What is not watched any more is as it was asked for.
+                session.watching.end(&uri_of(request.params.as_deref()).map_err(rejected)?);
+                return Ok(None);
+            }
+            Some(Method::Discover | Method::Initialize | Method::SubscriptionsListen) | None => {
+                return Err(Refusal { status: StatusCode::OK, ..Fault::Method.into() });
+            }
         };
         if self.drain.is_draining() { Err(Fault::Draining.into()) } else { Ok(Some(call)) }
     }
@@ -148,7 +154,7 @@ impl<H: Handler> Door<H> {
         };
         let survives = match &call {
             Call::ToServer(call) => Some(Arc::clone(call)),
-            Call::Discover | Call::List { .. } | Call::Listen(_) => None,
+            Call::Discover | Call::List { .. } | Call::Listen(_) | Call::Watch { .. } => None,
         };
         let exchange =
             Exchange { endpoint: visit.endpoint.clone(), client: session.facts(), owner: session.owner(), call };
@@ -195,7 +201,13 @@ impl<H: Handler> Door<H> {
             endpoint: visit.endpoint.clone(),
             client: session.client.clone(),
             owner: session.owner(),
-            call: Call::Listen(Listen { kinds: Kinds::ALL, told: session.told.clone(), own: false }),
+            call: Call::Listen(Listen {
+                kinds: Kinds::ALL,
+                told: session.told.clone(),
+                own: false,
+                resources: Vec::new(),
+                watching: session.watching.clone(),
+            }),
         };
         let (drain, token) = (self.drain.clone(), guard.token().clone());
         Running::new(self.handler.call(visit.caller.clone(), exchange))
@@ -226,6 +238,12 @@ impl<H: Handler> Door<H> {
 fn is_stateless_version<C>(visit: &Visit<C>) -> bool {
     matches!(visit.header(name::PROTOCOL_VERSION), Single::Value(version)
         if ProtocolVersion::from_text(version).is_some_and(|version| version.era() == Era::Stateless))
+}
+
+/// Reads the URI that a resource is watched by.
+fn uri_of(params: Option<&Params>) -> Result<String, Reject> {
+    let uri = params.and_then(|params| json::text(params.get("uri").ok()??));
+    uri.map(std::borrow::Cow::into_owned).ok_or_else(|| invalid("'uri' must name a resource"))
 }
 
 /// Takes note of a notification; what is not known is dropped.

@@ -9,14 +9,15 @@ use http::{Response, StatusCode};
 
 use crate::exchange::{
     Call, ClientFacts, Exchange, Handler, Listen, Owner, OwnerKey, ReasonCode, Reject, RejectKind, ServerCall, Told,
+    WATCHED_MAX, Watching,
 };
 use crate::wire::json;
-use crate::wire::jsonrpc::{Message, Params, Request, RequestId};
+use crate::wire::jsonrpc::{Message, Params, Request};
 use crate::wire::mcp::{
     CallParams, Era, Kind, Kinds, Level, Method, ParamsError, ProtocolVersion, RequestMeta, Target, decode_value, name,
 };
 
-use super::answer::{Asker, Log, invalid, notification, subscription};
+use super::answer::{Asker, Log, acknowledged, invalid};
 use super::body::Body;
 use super::post::{Single, Visit};
 use super::respond::{Fault, Refusal, bare};
@@ -41,8 +42,10 @@ pub(super) struct Opened {
     pub(super) running: Running,
     /// Who asked.
     pub(super) asker: Asker,
-    /// What a listen begins with.
+    /// What a listen begins with; where it asks for resources, the hall says it.
     pub(super) first: Option<Bytes>,
+    /// It is a listen: its answer is a stream.
+    pub(super) listens: bool,
 }
 
 // === impl Door ===
@@ -64,8 +67,8 @@ impl<H: Handler> Door<H> {
         };
         let id = request.id.clone();
         match self.open_stateless(visit, request, meta, Mirror::Headers) {
-            Ok(Opened { running, asker, first: None }) => self.answer(running, asker, visit.take, None).await,
-            Ok(Opened { running, asker, first }) if visit.take.events() => self.stream(running, asker, first).await,
+            Ok(Opened { running, asker, listens: false, .. }) => self.answer(running, asker, visit.take, None).await,
+            Ok(Opened { running, asker, first, .. }) if visit.take.events() => self.stream(running, asker, first).await,
             Ok(Opened { .. }) => visit.refuse(Fault::NotAcceptable, Some(id)),
             Err(refusal) => visit.refuse(refusal, Some(id)),
         }
@@ -83,7 +86,10 @@ impl<H: Handler> Door<H> {
         mirror: Mirror,
     ) -> Checked<Opened> {
         let (method, call, asker, client) = self.checked(visit, request, meta, mirror)?;
-        let kinds = if let Call::Listen(listen) = &call { listen.kinds } else { Kinds::NONE };
+        let kinds = match &call {
+            Call::Listen(listen) if listen.resources.is_empty() => Some(listen.kinds),
+            Call::Discover | Call::List { .. } | Call::Listen(_) | Call::ToServer(_) | Call::Watch { .. } => None,
+        };
         let exchange = Exchange {
             endpoint: visit.endpoint.clone(),
             client,
@@ -93,11 +99,12 @@ impl<H: Handler> Door<H> {
         let running = Running::new(self.handler.call(visit.caller.clone(), exchange));
         Ok(match (method, &asker.id) {
             (Method::SubscriptionsListen, Some(id)) => {
-                let first = Some(acknowledged(id, kinds));
+                let first = kinds.map(|kinds| acknowledged(id, kinds, &[]));
                 let drain = self.drain.clone();
-                Opened { running: running.stopped_when(async move { drain.started().await }), asker, first }
+                let running = running.stopped_when(async move { drain.started().await });
+                Opened { running, asker, first, listens: true }
             }
-            _ => Opened { running, asker, first: None },
+            _ => Opened { running, asker, first: None, listens: false },
         })
     }
 
@@ -143,12 +150,6 @@ impl<H: Handler> Door<H> {
 
 fn rejected(reject: Reject) -> Refusal {
     Refusal::of_reject(reject, Era::Stateless)
-}
-
-fn acknowledged(id: &RequestId, kinds: Kinds) -> Bytes {
-    let honoured: Vec<_> = kinds.iter().map(|kind| format!(r#""{}":true"#, kind.filter())).collect();
-    let params = format!(r#"{{"notifications":{{{}}},{}}}"#, honoured.join(","), subscription(id));
-    notification("notifications/subscriptions/acknowledged", &params)
 }
 
 /// Checks the standard headers against the body [R4-R11].
@@ -207,11 +208,10 @@ fn call_of<C: crate::exchange::Caller>(
             Ok(Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers, trace })))
         }
         Method::SubscriptionsListen => {
-            let kinds = wanted(request.params.as_deref())
-                .ok_or_else(|| rejected(invalid("'notifications' must say what is listened for")))?;
+            let (kinds, resources) = wanted(request.params.as_deref()).map_err(|words| rejected(invalid(words)))?;
             let kinds = kinds.and(visit.caller.capabilities(&visit.endpoint).tells);
             let told = Told::new(visit.caller.seen(&visit.endpoint));
-            Ok(Call::Listen(Listen { kinds, told, own: true }))
+            Ok(Call::Listen(Listen { kinds, told, own: true, resources, watching: Watching::default() }))
         }
         Method::Initialize
         | Method::LoggingSetLevel
@@ -255,16 +255,30 @@ pub(super) fn cursor_of(params: Option<&Params>) -> Result<Option<String>, Rejec
     }
 }
 
-/// Reads which changes a subscription asks for; `None` if it cannot be read.
-fn wanted(params: Option<&Params>) -> Option<Kinds> {
-    let filter = json::members(params?.get("notifications").ok()??.get()).ok()?;
+/// Reads which changes a subscription asks for: of which lists, and of which resources.
+///
+/// # Errors
+/// What is wrong, for the client.
+fn wanted(params: Option<&Params>) -> Result<(Kinds, Vec<String>), String> {
+    const WORDS: &str = "'notifications' must say what is listened for";
+    let filter = params.and_then(|params| params.get("notifications").ok()?).map(|filter| json::members(filter.get()));
+    let Some(Ok(filter)) = filter else { return Err(WORDS.to_owned()) };
+    let get = |key| filter.get(key).map_err(|err| err.to_string());
     let mut wanted = Kinds::NONE;
     for kind in Kind::TOLD {
-        match filter.get(kind.filter()).ok()?.map(json::Raw::get) {
+        match get(kind.filter())?.map(json::Raw::get) {
             Some(b"true") => wanted = wanted.with(kind),
             None | Some(b"false") => {}
-            Some(_) => return None,
+            Some(_) => return Err(WORDS.to_owned()),
         }
     }
-    Some(wanted)
+    let resources: Vec<String> = match get("resourceSubscriptions")? {
+        None => Vec::new(),
+        Some(uris) => serde_json::from_slice(uris.get())
+            .map_err(|_| "'resourceSubscriptions' must be a list of URIs".to_owned())?,
+    };
+    if resources.len() > WATCHED_MAX {
+        return Err(format!("'resourceSubscriptions' names more than {WATCHED_MAX} resources"));
+    }
+    Ok((wanted, resources))
 }

@@ -6,10 +6,14 @@ mod handler;
 mod reject;
 mod reply;
 mod request;
+mod watching;
 
 pub use handler::{Caller, Handler};
 pub use reject::{ReasonCode, Reject, RejectKind, Retry, Source};
-pub use reply::{Answer, ByteStream, Discovery, Event, EventStream, ListPage, Outcome, Reply, ReplyBody, Unseen};
+pub use reply::{
+    Answer, ByteStream, Discovery, Event, EventStream, ListPage, Outcome, Reply, ReplyBody, Unseen, WatchEvent,
+};
 pub use request::{
     Call, ClientFacts, Endpoint, Exchange, Listen, Owner, OwnerKey, Seen, ServerCall, Told, UpstreamCall,
 };
+pub use watching::{Asking, Hold, TooManyWatched, WATCHED_MAX, Watching, WeakWatching};

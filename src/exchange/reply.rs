@@ -10,7 +10,7 @@ use futures_core::Stream;
 
 use crate::limit::Permit;
 use crate::wire::jsonrpc::Response;
-use crate::wire::mcp::{Capabilities, Era, Kind};
+use crate::wire::mcp::{Capabilities, Era, Kind, Kinds};
 
 use super::{Reject, Retry};
 
@@ -94,6 +94,22 @@ pub enum Event {
     Log(Bytes),
     /// A whole `notifications/progress` with the client's own token.
     Progress(Bytes),
+    /// What is said of watched resources (listen only).
+    Watch(WatchEvent),
+}
+
+/// What is said of watched resources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchEvent {
+    /// What is listened to, of all that was asked for: the first word of a listen for resources.
+    Honoured {
+        /// The lists.
+        kinds: Kinds,
+        /// The resources.
+        resources: Vec<String>,
+    },
+    /// A resource has changed; by the client's URI.
+    Updated(String),
 }
 
 /// What the hall returns.

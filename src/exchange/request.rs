@@ -8,6 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::id::{PrincipalId, UpstreamName};
 use crate::wire::jsonrpc::Request;
+
+use super::Watching;
 use crate::wire::mcp::{CallParams, Features, HeaderParam, Kind, Kinds, Level, ProtocolVersion, RequestMeta, Trace};
 
 /// What a path names [NAM-5].
@@ -81,6 +83,13 @@ pub enum Call {
     },
     /// A stream of list changes: `subscriptions/listen`, or a legacy session's GET.
     Listen(Listen),
+    /// `resources/subscribe`.
+    Watch {
+        /// The resource.
+        uri: String,
+        /// Where its updates go.
+        watching: Watching,
+    },
     /// A request that one server answers: `tools/call`, `prompts/get`, `resources/read`, `completion/complete`.
     ToServer(Arc<ServerCall>),
 }
@@ -94,6 +103,10 @@ pub struct Listen {
     pub told: Told,
     /// What is told moves it: it is this listener's own, and no list does.
     pub own: bool,
+    /// The resources it wants to hear of, where it says so itself.
+    pub resources: Vec<String>,
+    /// The resources that its client watches, and what has changed of them.
+    pub watching: Watching,
 }
 
 /// The fingerprints of what is visible at a moment, one for each kind [POL-10].

@@ -175,7 +175,7 @@ impl Watched {
         };
         match event {
             Event::Done(_) => self.events = None,
-            Event::Log(_) | Event::Progress(_) | Event::Changed(_) => self.timer.extend(&self.limits),
+            Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_) => self.timer.extend(&self.limits),
         }
         Some((event, self))
     }

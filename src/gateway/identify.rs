@@ -169,7 +169,7 @@ impl Caller for Identified {
             TargetStatus { lists: None, .. } => Capabilities::ALL,
         };
         let all = self.servers(endpoint).map(known).fold(own, Capabilities::or);
-        Capabilities { tells: all.lists, subscribe: false, ..all }
+        Capabilities { tells: all.lists, ..all }
     }
 
     fn may_call(&self, endpoint: &Endpoint, kind: Kind, name: &str) -> bool {

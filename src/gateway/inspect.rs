@@ -71,7 +71,7 @@ impl Inspection {
                 let events = events.map(move |event| match event {
                     Event::Done(outcome) => Event::Done(self.outcome(&gateway, outcome)),
                     Event::Log(message) if !self.own_names => Event::Log(rewrite::name_logger(&self.entry, &message)),
-                    other @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_)) => other,
+                    other @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => other,
                 });
                 Reply::events(Box::pin(events)).with_guards(guards)
             }

@@ -5,14 +5,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use futures_util::stream;
 use tokio::sync::watch;
 
-use crate::exchange::{Answer, Caller as _, Endpoint, Event, Listen, Reply, Seen};
+use crate::exchange::{Answer, Caller as _, Endpoint, Event, Listen, Reply, Seen, WatchEvent};
 use crate::wire::mcp::{Kind, Kinds};
 
 use super::Gateway;
 use super::identify::Identified;
+use super::resolve::resource;
 
 /// Snapshots that come together are judged once.
 const COALESCE: Duration = Duration::from_millis(50);
@@ -30,6 +32,14 @@ struct Listener {
     first: bool,
 }
 
+/// What has happened to what is listened to.
+enum News {
+    /// There is another snapshot.
+    Published,
+    /// A watched resource has changed.
+    Updated,
+}
+
 /// Opens a stream of changes. It ends when the client closes it, or the door does, or when a reload has taken away what
 /// it lived by [CFG-4].
 pub(super) fn listen(gateway: Arc<Gateway>, caller: &Identified, endpoint: Endpoint, wanted: Listen) -> Reply {
@@ -43,14 +53,27 @@ pub(super) fn listen(gateway: Arc<Gateway>, caller: &Identified, endpoint: Endpo
 
 impl Listener {
     async fn next(mut self) -> Option<(Event, Self)> {
+        if !self.wanted.resources.is_empty() {
+            let resources = self.watch_all().await;
+            return Some((Event::Watch(WatchEvent::Honoured { kinds: self.wanted.kinds, resources }), self));
+        }
         loop {
             if let Some(kind) = self.pending.iter().next() {
                 self.pending = self.pending.without(kind);
                 return Some((Event::Changed(kind), self));
             }
+            while let Some(uri) = self.wanted.watching.next_updated() {
+                // In the state of this moment: who may not read it does not hear of it [POL-15, R104].
+                self.caller = self.caller.renewed(&self.gateway);
+                if resource(&self.caller, &self.endpoint, &uri).is_some() {
+                    return Some((Event::Watch(WatchEvent::Updated(uri)), self));
+                }
+            }
             if !self.first {
-                self.published.changed().await.ok()?;
-                tokio::time::sleep(COALESCE).await;
+                match self.news().await? {
+                    News::Updated => continue,
+                    News::Published => tokio::time::sleep(COALESCE).await,
+                }
             }
             self.first = false;
             self.published.mark_unchanged();
@@ -69,5 +92,23 @@ impl Listener {
                 }
             }
         }
+    }
+
+    /// Waits for something that may have to be told.
+    async fn news(&mut self) -> Option<News> {
+        tokio::select! {
+            changed = self.published.changed() => changed.ok().map(|()| News::Published),
+            () = self.wanted.watching.news() => Some(News::Updated),
+        }
+    }
+
+    /// Watches the resources that a listen names; returns those that are watched. One that is not is left out, whatever the
+    /// reason: unknown, hidden and not to be had look alike.
+    async fn watch_all(&mut self) -> Vec<String> {
+        let uris = std::mem::take(&mut self.wanted.resources);
+        let watched =
+            uris.iter().map(|uri| self.gateway.watch(self.caller.clone(), &self.endpoint, uri, &self.wanted.watching));
+        let watched = join_all(watched).await;
+        uris.into_iter().zip(watched).filter(|(_, watched)| watched.is_ok()).map(|(uri, _)| uri).collect()
     }
 }

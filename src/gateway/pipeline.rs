@@ -20,6 +20,7 @@ use crate::upstream::TargetSet;
 
 use super::admit::Admitted;
 use super::identify::Identified;
+use super::watch::Watcher;
 use super::{GatewaySettings, Snapshot, admit, authorize, dispatch, inspect, list, listen, resolve};
 
 /// The hall. It is a [`Handler`].
@@ -31,6 +32,8 @@ pub struct Gateway {
     /// Held while a snapshot is built from the one before and put in its place.
     pub(super) publishing: Mutex<()>,
     pub(super) published: watch::Sender<u64>,
+    /// Who watches resources.
+    pub(super) watchers: Mutex<Vec<Watcher>>,
     pub(super) seal: Seal,
     pub(super) clock: Clock,
 }
@@ -52,7 +55,10 @@ impl Gateway {
         let seal = Seal::new()?;
         let published = watch::Sender::new(0);
         let (reloads, publishing) = (AtomicU64::new(0), Mutex::new(()));
-        let gateway = Arc::new(Self { snapshot, reloads, publishing, published, seal, clock });
+        let watchers = Mutex::default();
+        let gateway = Arc::new(Self { snapshot, reloads, publishing, published, watchers, seal, clock });
+        let snapshots = gateway.published.subscribe();
+        tasks.spawn("keep watched resources", Arc::clone(&gateway).keep_watches(tasks.clone(), snapshots));
         tasks.spawn("refresh the snapshot", Arc::clone(&gateway).refresh(news));
         tasks.spawn("forget rates", admit::forget(Arc::downgrade(&gateway)));
         Ok(gateway)
@@ -114,6 +120,10 @@ impl Handler for Gateway {
                 Call::List { kind, cursor, told } => {
                     let what = (kind, exchange.client.version.into());
                     Reply::once(list::list(&gateway, caller, &exchange.endpoint, what, cursor, &told).await)
+                }
+                Call::Watch { uri, watching } => {
+                    let watched = gateway.watch(caller, &exchange.endpoint, &uri, &watching).await;
+                    Reply::once(watched.map(|_| Answer::Ended))
                 }
                 Call::ToServer(_) => {
                     gateway.ask_server(caller, exchange).await.unwrap_or_else(|reject| Reply::once(Err(reject)))

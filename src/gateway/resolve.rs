@@ -59,10 +59,8 @@ fn target(caller: &Identified, endpoint: &Endpoint, params: &CallParams) -> Opti
     let listed = |kind| find(caller, endpoint, kind, &params.name);
     match params.kind {
         Kind::Tools | Kind::Prompts => listed(params.kind),
-        Kind::Resources => listed(Kind::Resources).or_else(|| unlisted(caller, endpoint, &params.name)),
-        Kind::Templates => listed(Kind::Templates)
-            .or_else(|| listed(Kind::Resources))
-            .or_else(|| unlisted(caller, endpoint, &params.name)),
+        Kind::Resources => resource(caller, endpoint, &params.name),
+        Kind::Templates => listed(Kind::Templates).or_else(|| resource(caller, endpoint, &params.name)),
     }
 }
 
@@ -75,6 +73,11 @@ pub(super) fn may(caller: &Identified, endpoint: &Endpoint, kind: Kind, name: &s
             listed(Kind::Resources) || listed(Kind::Templates) || by_uri(caller, endpoint, name).is_some()
         }
     }
+}
+
+/// Finds a resource that could be read now, listed or not.
+pub(super) fn resource(caller: &Identified, endpoint: &Endpoint, uri: &str) -> Option<Arc<Entry>> {
+    find(caller, endpoint, Kind::Resources, uri).or_else(|| unlisted(caller, endpoint, uri))
 }
 
 fn unlisted(caller: &Identified, endpoint: &Endpoint, uri: &str) -> Option<Arc<Entry>> {

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use crate::runtime::Tasks;
 
 use super::stream::byte_stream;
-use super::tls::{ClientTls, ClientTlsStream, TlsFailure};
+use super::tls::{ClientTls, ClientTlsStream, Leave as _, TlsFailure};
 
 /// How long a connection may take: name, addresses, TLS handshake (product §9).
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -42,7 +42,7 @@ pub enum Demand {
     Tls,
 }
 
-/// A connection to a server.
+/// A connection to a server. Over TLS it takes its leave when it is dropped.
 #[derive(Debug)]
 pub enum DialedStream {
     /// TCP, without TLS.
@@ -52,6 +52,14 @@ pub enum DialedStream {
 }
 
 byte_stream!(DialedStream: Plain, Tls);
+
+impl Drop for DialedStream {
+    fn drop(&mut self) {
+        if let Self::Tls(stream) = self {
+            stream.leave();
+        }
+    }
+}
 
 /// Why there is no connection; the server has seen nothing of a request. The words name no address.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::tls::{Handshake, ServerTls, ServerTlsStream};
+use super::tls::{Handshake, Leave as _, ServerTls, ServerTlsStream};
 
 /// What a client of HTTP/2 sends first (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -102,7 +102,8 @@ pub enum HttpVersion {
     Two,
 }
 
-/// A connection that is ready for HTTP: what was read of it to find out which, and the rest.
+/// A connection that is ready for HTTP: what was read of it to find out which, and the rest. Over TLS it takes its leave when
+/// it is dropped.
 #[derive(Debug)]
 pub struct HttpStream {
     first: Bytes,
@@ -123,27 +124,37 @@ impl HttpStream {
             }
             (_, stream) => (stream, None),
         };
+        let opened = Self { first: Bytes::new(), stream };
         match agreed {
-            Some(true) => Ok((Self { first: Bytes::new(), stream }, HttpVersion::Two)),
-            Some(false) => Ok((Self { first: Bytes::new(), stream }, HttpVersion::One)),
+            Some(true) => Ok((opened, HttpVersion::Two)),
+            Some(false) => Ok((opened, HttpVersion::One)),
             None => {
-                let told = tokio::time::timeout(pause, Self::by_first_bytes(stream)).await;
+                let told = tokio::time::timeout(pause, opened.by_first_bytes()).await;
                 told.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the client says nothing")))
             }
         }
     }
 
     /// Reads no further than it takes to tell.
-    async fn by_first_bytes(mut stream: Stream) -> io::Result<(Self, HttpVersion)> {
+    async fn by_first_bytes(mut self) -> io::Result<(Self, HttpVersion)> {
         let mut first = BytesMut::with_capacity(PREFACE.len());
         while first.len() < PREFACE.len() && PREFACE.starts_with(&first) {
             let room = PREFACE.len() - first.len();
-            if stream.read_buf(&mut (&mut first).limit(room)).await? == 0 {
+            if self.stream.read_buf(&mut (&mut first).limit(room)).await? == 0 {
                 break;
             }
         }
         let version = if first == PREFACE { HttpVersion::Two } else { HttpVersion::One };
-        Ok((Self { first: first.freeze(), stream }, version))
+        self.first = first.freeze();
+        Ok((self, version))
+    }
+}
+
+impl Drop for HttpStream {
+    fn drop(&mut self) {
+        if let Stream::Tls(stream) = &mut self.stream {
+            stream.leave();
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Moment};
-use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Told};
+use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Told, Watching};
 use crate::id::{PrincipalId, SessionId};
 use crate::runtime::Stop;
 use crate::wire::jsonrpc::RequestId;
@@ -39,6 +39,8 @@ pub struct Session {
     pub told: Told,
     /// From which severity on it wants logs, as [`Level::index`]; [`UNSET`] as long as it has not said.
     pub(super) log: AtomicU8,
+    /// The resources it watches, and what has changed of them.
+    pub watching: Watching,
     /// Cancelled when the session ends.
     pub ended: CancellationToken,
     pub(super) last_used: AtomicU64,
@@ -158,6 +160,7 @@ impl Session {
             call.stop();
         }
         self.shelf.close();
+        self.watching.clear();
         self.ended.cancel();
     }
 

@@ -14,7 +14,7 @@ use dashmap::DashMap;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Moment};
-use crate::exchange::{ClientFacts, Endpoint, Told};
+use crate::exchange::{ClientFacts, Endpoint, Told, Watching};
 use crate::id::{PrincipalId, SessionId};
 use crate::seal;
 
@@ -102,6 +102,7 @@ impl SessionStore {
             client: new.client,
             told: new.told,
             log: AtomicU8::new(UNSET),
+            watching: Watching::default(),
             ended: CancellationToken::new(),
             last_used: AtomicU64::new(self.clock.now().as_millis()),
             clock: self.clock.clone(),

@@ -27,7 +27,7 @@ impl Server {
     pub(super) async fn again(&self, link: &Arc<dyn Link>, call: &UpstreamCall) -> Option<Reply> {
         let listing = list::read(link, Kind::Tools, self.settings()).await;
         // Whatever was read, what is shown is not what the server has.
-        link.missed();
+        link.relist();
         let listing = listing
             .inspect_err(|cause| tracing::warn!(server = %self.name(), cause, "its list could not be read"))
             .ok()?;

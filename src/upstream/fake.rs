@@ -15,6 +15,7 @@ use crate::runtime::{Ready, Tasks};
 use crate::wire::jsonrpc::{RequestId, Response};
 use crate::wire::mcp::{Capabilities, Era, Kinds};
 
+use super::heard::Heard;
 use super::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want};
 use super::loudness::Loudness;
 use super::means::Means;
@@ -33,6 +34,7 @@ struct Fake {
     closed: CancellationToken,
     changes: watch::Sender<Changes>,
     loudness: Loudness,
+    heard: Arc<Heard>,
 }
 
 /// Makes a set of servers whose tools are given as definitions, and starts them.
@@ -57,6 +59,7 @@ pub(crate) fn targets(servers: &[(UpstreamName, Vec<String>)], tasks: &Tasks) ->
                 closed: CancellationToken::new(),
                 changes: watch::Sender::new(Changes::default()),
                 loudness: Loudness::default(),
+                heard: Arc::default(),
             });
             Server::new(settings, fake, &means)
         })
@@ -126,12 +129,16 @@ impl Link for Fake {
         self.changes.subscribe()
     }
 
-    fn missed(&self) {
+    fn relist(&self) {
         Changes::all(&self.changes);
     }
 
     fn loudness(&self) -> &Loudness {
         &self.loudness
+    }
+
+    fn heard(&self) -> &Arc<Heard> {
+        &self.heard
     }
 
     fn closed(&self) -> &CancellationToken {

@@ -123,9 +123,10 @@ impl Server {
         let kinds = started.can.lists;
         let (found, mut heard) = mpsc::channel(Kind::ALL.len());
         let changes = link.changes();
-        if !started.can.tells.is_empty() {
+        if !started.can.tells.is_empty() || started.can.subscribe {
             Arc::clone(&link).watch(started.can.tells);
         }
+        let mut watching = pin!(self.watches.serve(&link, started.can));
         let reading =
             kinds.iter().map(|kind| keep_kind(&started, kind, &self.settings, changes.clone(), found.clone()));
         let mut reading = pin!(join_all(reading));
@@ -162,6 +163,7 @@ impl Server {
                 () = rings(keeping.lag.as_mut()) => keeping.pending = Kinds::NONE,
                 () = age.grows() => age = Age::Old,
                 _ = reading.as_mut(), if !kinds.is_empty() => {}
+                () = watching.as_mut() => {}
             }
         }
     }

@@ -19,6 +19,8 @@ use crate::wire::mcp::{Capabilities, Era, Kind, Kinds, Level, STATELESS_LATEST};
 
 use super::loudness::Loudness;
 
+use super::heard::Heard;
+
 /// A boxed future; the trait objects here need one.
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -77,8 +79,8 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
     /// that the server has not acted on the request.
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply>;
 
-    /// Starts listening for changes of the lists of these kinds, where the era needs an own stream for it. At most once
-    /// per connection.
+    /// Starts listening for changes of the lists of these kinds, where the era needs an own stream for it; an older server
+    /// also tells of resources there. At most once per connection.
     fn watch(self: Arc<Self>, kinds: Kinds);
 
     /// Counts the changes of lists that the server has told of.
@@ -87,8 +89,11 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
     /// Returns what the server was told of its logs.
     fn loudness(&self) -> &Loudness;
 
-    /// Takes note that a change of any list may have been missed.
-    fn missed(&self);
+    /// Takes note that any list may have changed, so that all are read again.
+    fn relist(&self);
+
+    /// Returns what the server has said of watched resources.
+    fn heard(&self) -> &Arc<Heard>;
 
     /// Is cancelled when the connection is of no more use.
     fn closed(&self) -> &CancellationToken;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 
-use crate::exchange::{Answer, Event, Outcome, ReplyBody};
+use crate::exchange::{Answer, Event, Outcome, Reject, RejectKind, ReplyBody};
 use crate::wire::json;
 use crate::wire::jsonrpc::{ErrorObject, code};
 use crate::wire::mcp::{Definition, Kind};
@@ -72,28 +72,39 @@ async fn page(
     members: String,
     settings: &ServerSettings,
 ) -> Result<Option<Bytes>, String> {
-    let ask = Arc::clone(link).request(Outgoing::Own { method: kind.list_method(), members });
-    let outcome = tokio::time::timeout(settings.tool_timeout, async {
-        match ask.await.into_parts() {
-            (ReplyBody::Done(outcome), _) => *outcome,
-            (ReplyBody::Events(mut events), _guards) => loop {
-                match events.next().await {
-                    Some(Event::Done(outcome)) => break outcome,
-                    Some(Event::Log(_) | Event::Progress(_) | Event::Changed(_)) => {}
-                    None => {
-                        break Err(crate::exchange::Reject::upstream(
-                            crate::exchange::RejectKind::Upstream,
-                            "no answer",
-                            "the stream ended",
-                        ));
-                    }
-                }
-            },
-        }
-    })
-    .await
-    .map_err(|_| "no answer in time (tool_timeout_secs)".to_owned())?;
+    let asked = outcome(link, kind.list_method(), members);
+    let outcome = tokio::time::timeout(settings.tool_timeout, asked)
+        .await
+        .map_err(|_| "no answer in time (tool_timeout_secs)".to_owned())?;
     result(outcome)
+}
+
+/// Asks a request of the gateway's own; says what the server said, in words for the log where it refuses.
+pub(super) async fn ask(
+    link: &Arc<dyn Link>,
+    method: &'static str,
+    members: String,
+    limit: Duration,
+) -> Result<Bytes, String> {
+    let outcome = tokio::time::timeout(limit, outcome(link, method, members)).await;
+    match result(outcome.map_err(|_| "no answer in time".to_owned())?)? {
+        Some(result) => Ok(result),
+        None => Err(format!("error {}", code::METHOD_NOT_FOUND.0)),
+    }
+}
+
+async fn outcome(link: &Arc<dyn Link>, method: &'static str, members: String) -> Outcome {
+    let ask = Arc::clone(link).request(Outgoing::Own { method, members });
+    match ask.await.into_parts() {
+        (ReplyBody::Done(outcome), _) => *outcome,
+        (ReplyBody::Events(mut events), _guards) => loop {
+            match events.next().await {
+                Some(Event::Done(outcome)) => break outcome,
+                Some(Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => {}
+                None => break Err(Reject::upstream(RejectKind::Upstream, "no answer", "the stream ended")),
+            }
+        },
+    }
 }
 
 fn result(outcome: Outcome) -> Result<Option<Bytes>, String> {

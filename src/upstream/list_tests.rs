@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ITEMS_MAX, PAGES_MAX, read};
 use crate::exchange::{Answer, Reply};
 use crate::id::UpstreamName;
+use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing};
 use crate::upstream::loudness::Loudness;
 use crate::upstream::{ServerSettings, Transport};
@@ -24,6 +25,7 @@ struct Pages {
     closed: CancellationToken,
     changes: watch::Sender<Changes>,
     loudness: Loudness,
+    heard: std::sync::Arc<Heard>,
     cursors: Mutex<Vec<String>>,
 }
 
@@ -53,12 +55,16 @@ impl Link for Pages {
         self.changes.subscribe()
     }
 
-    fn missed(&self) {
+    fn relist(&self) {
         Changes::all(&self.changes);
     }
 
     fn loudness(&self) -> &Loudness {
         &self.loudness
+    }
+
+    fn heard(&self) -> &std::sync::Arc<Heard> {
+        &self.heard
     }
 
     fn closed(&self) -> &CancellationToken {
@@ -83,6 +89,7 @@ async fn listing(page: impl Fn(&str) -> String + Send + Sync + 'static) -> (Resu
         closed: CancellationToken::new(),
         changes: watch::Sender::new(Changes::default()),
         loudness: Loudness::default(),
+        heard: std::sync::Arc::default(),
         cursors: Mutex::default(),
     });
     let transport = Transport::Stdio {

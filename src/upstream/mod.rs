@@ -6,6 +6,7 @@
 mod again;
 #[cfg(test)]
 pub(crate) mod fake;
+mod heard;
 mod http;
 mod keeper;
 mod kept;
@@ -19,8 +20,10 @@ mod set;
 mod settings;
 mod stdio;
 mod succession;
+mod watches;
 
 pub use lease::Lease;
 pub use server::{Phase, Server, TargetStatus};
 pub use set::{SetError, TargetSet};
 pub use settings::{EraChoice, OnDown, ServerSettings, Transport};
+pub use watches::{Hears, Watch, WatchError};

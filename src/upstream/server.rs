@@ -23,6 +23,7 @@ use super::kept::Kept;
 use super::lease::Lease;
 use super::link::{Connector, Link, Outgoing, StartError, Want};
 use super::means::Means;
+use super::watches::Watches;
 use super::{ServerSettings, Transport};
 
 /// Where a server stands.
@@ -54,6 +55,8 @@ pub struct Server {
     pub(super) lease: Arc<Lease>,
     pub(super) tasks: Tasks,
     pub(super) starts: Arc<Semaphore>,
+    /// The resources of it that are watched.
+    pub(super) watches: Arc<Watches>,
     pub(super) status: watch::Sender<TargetStatus>,
     news: watch::Sender<u64>,
     pub(super) kept: Kept,
@@ -114,6 +117,7 @@ impl Server {
             connector,
             tasks: means.tasks.clone(),
             starts: Arc::clone(&means.starts),
+            watches: Arc::default(),
             status,
             news: means.news.clone(),
             kept: means.kept.clone(),

@@ -21,11 +21,13 @@ async fn mixtures(sse: bool, tools: &[&str], path: &str) -> Vec<(String, Upstrea
 }
 
 async fn read(client: &Client, uri: &str) -> Answer {
-    client.ask("resources/read", Some(uri), "", &format!(r#""uri":{}"#, quoted(uri))).await
+    client.request("resources/read", Some(uri), "", &format!(r#""uri":{}"#, quoted(uri))).await
 }
 
 async fn get(client: &Client, name: &str) -> Answer {
-    client.ask("prompts/get", Some(name), "", &format!(r#""name":{},"arguments":{{"who":"x"}}"#, quoted(name))).await
+    client
+        .request("prompts/get", Some(name), "", &format!(r#""name":{},"arguments":{{"who":"x"}}"#, quoted(name)))
+        .await
 }
 
 fn texts(items: &[Value], key: &str) -> Vec<String> {
@@ -140,7 +142,7 @@ async fn completion_reaches_the_server_that_is_meant() {
             ),
         ] {
             let members = format!(r#""ref":{reference},{argument}"#);
-            let answer = client.ask("completion/complete", None, "", &members).await;
+            let answer = client.request("completion/complete", None, "", &members).await;
             assert_eq!(answer.value()["result"]["completion"]["values"], json!([own]), "{context}");
             let asked = upstream.asked("completion/complete").pop().unwrap();
             assert!(asked.contains(r#""context":{"arguments":{"a":"b"}}"#), "{context}: {asked}");
@@ -152,7 +154,7 @@ async fn completion_reaches_the_server_that_is_meant() {
             r#"{"type":"ref/resource","uri":"none+x:y"}"#,
         ] {
             let members = format!(r#""ref":{reference},{argument}"#);
-            let answer = client.ask("completion/complete", None, "", &members).await;
+            let answer = client.request("completion/complete", None, "", &members).await;
             assert_eq!((answer.status, answer.code()), (200, -32602), "{context}: {reference}");
         }
         assert_eq!(upstream.asked("completion/complete").len(), before);
@@ -166,10 +168,10 @@ async fn what_no_server_has_is_not_offered() {
     let upstream = Upstream::start(Speaks::Both, false, &["t"]).await;
     let app = TestApp::open(&[("up", upstream.lines())]).await;
     let client = Client::connect(Era::Stateless, app.addr, "/mcp", None).await;
-    let answer = client.ask("server/discover", None, "", "").await;
+    let answer = client.request("server/discover", None, "", "").await;
     assert_eq!(answer.value()["result"]["capabilities"], json!({"tools": {"listChanged": true}}));
     for method in ["prompts/list", "resources/list", "resources/templates/list"] {
-        let answer = client.ask(method, None, "", "").await;
+        let answer = client.request(method, None, "", "").await;
         assert_eq!((answer.status, answer.code()), (404, -32601), "{method}");
     }
     for (method, target, members) in [
@@ -177,7 +179,7 @@ async fn what_no_server_has_is_not_offered() {
         ("resources/read", Some("up+x:y"), r#""uri":"up+x:y""#),
         ("completion/complete", None, r#""ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"n","value":""}"#),
     ] {
-        let answer = client.ask(method, target, "", members).await;
+        let answer = client.request(method, target, "", members).await;
         assert_eq!((answer.status, answer.code()), (404, -32601), "{method}");
         assert!(upstream.asked(method).is_empty());
     }
@@ -188,7 +190,7 @@ async fn what_no_server_has_is_not_offered() {
     let rich = Upstream::rich(Speaks::Both, false, &["t"]).await;
     let app = TestApp::open(&[("up", upstream.lines()), ("rich", rich.lines())]).await;
     let client = Client::connect(Era::Stateless, app.addr, "/mcp", None).await;
-    let answer = client.ask("server/discover", None, "", "").await;
+    let answer = client.request("server/discover", None, "", "").await;
     let told = json!({"listChanged": true});
     let all = json!({"completions": {}, "logging": {}, "prompts": told, "resources": told, "tools": told});
     assert_eq!(answer.value()["result"]["capabilities"], all);
@@ -273,9 +275,9 @@ async fn logs_reach_those_who_want_them() {
         let legacy_server = context.contains("Legacy server");
         if client.era == Era::Legacy {
             assert_eq!(logs(&client.call_with("up_1__log", "{}").await), [debug, error.clone()], "{context}");
-            let bad = client.ask("logging/setLevel", None, "", r#""level":"loud""#).await;
+            let bad = client.request("logging/setLevel", None, "", r#""level":"loud""#).await;
             assert_eq!((bad.status, bad.code()), (200, -32602), "{context}");
-            let set = client.ask("logging/setLevel", None, "", r#""level":"error""#).await;
+            let set = client.request("logging/setLevel", None, "", r#""level":"error""#).await;
             assert_eq!(set.value()["result"], json!({}), "{context}");
             assert_eq!(logs(&client.call_with("up_1__log", "{}").await), [error], "{context}");
             if legacy_server {
@@ -291,7 +293,7 @@ async fn logs_reach_those_who_want_them() {
             let bad = client.call("1", "up_1__log", &meta("loud"), "").await;
             assert_eq!((bad.status, bad.code()), (200, -32602), "{context}");
             assert_eq!(logs(&client.call("1", "up_1__log", &meta("warning"), "").await), [error], "{context}");
-            let set = client.ask("logging/setLevel", None, "", r#""level":"error""#).await;
+            let set = client.request("logging/setLevel", None, "", r#""level":"error""#).await;
             assert_eq!((set.status, set.code()), (404, -32601), "{context}");
             assert_eq!(upstream.asked("logging/setLevel").len(), usize::from(legacy_server), "{context}");
         }

@@ -26,7 +26,11 @@ mod ids;
 #[cfg(test)]
 mod kept;
 #[cfg(test)]
+mod leave;
+#[cfg(test)]
 mod lists;
+#[cfg(test)]
+mod manual;
 #[cfg(test)]
 mod orphans;
 #[cfg(test)]
@@ -39,6 +43,10 @@ mod schema;
 mod start_stop;
 #[cfg(test)]
 mod stdio;
+#[cfg(test)]
+mod stdio_reload;
+#[cfg(test)]
+mod subscriptions;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

@@ -172,7 +172,7 @@ async fn changes_are_told() {
 /// The end of the input lets calls finish; a signal does not. Children are gone either way, the stubborn ones too.
 #[tokio::test]
 async fn children_end_with_the_gateway() {
-    for signal in [None, Some(Signal::TERM), Some(Signal::INT), Some(Signal::HUP)] {
+    for signal in [None, Some(Signal::TERM), Some(Signal::INT)] {
         let upstream = Upstream::start(Speaks::Both, false, &["hold"]).await;
         let children = [Child::new(Era::Legacy, &["stubborn"]), Child::new(Era::Stateless, &["echo"])];
         let servers = [("http", upstream.lines()), ("old", children[0].lines()), ("new", children[1].lines())];

@@ -131,9 +131,10 @@ impl<H: Handler> Talk<H> {
 
     fn stateless(&self, visit: &Visit<H::Caller>, request: Request, meta: RequestMeta) -> Result<Next, Refusal> {
         let entry = self.in_flight.enter(&request.id)?;
-        let Opened { running, asker, first } = self.door.open_stateless(visit, request, meta, Mirror::Nothing)?;
+        let Opened { running, asker, first, listens } =
+            self.door.open_stateless(visit, request, meta, Mirror::Nothing)?;
         let stop = entry.stop.clone();
-        let running = if first.is_some() {
+        let running = if listens {
             let stop = stop.clone();
             running.stopped_when(self.ended(std::future::poll_fn(move |cx| stop.poll_stopped(cx))))
         } else {

@@ -9,3 +9,4 @@ mod stateless;
 mod stdio;
 mod streams;
 mod support;
+mod watch;

@@ -15,8 +15,8 @@ use tokio::sync::{Notify, broadcast, mpsc};
 use crate::clock::Clock;
 use crate::downstream::{Downstream, DownstreamSettings};
 use crate::exchange::{
-    Answer, Call, Caller, Discovery, Endpoint, Event, Exchange, Handler, ListPage, OwnerKey, ReasonCode, Reject,
-    RejectKind, Reply, Retry, Seen, Unseen,
+    Answer, Call, Caller, Discovery, Endpoint, Event, Exchange, Handler, ListPage, Listen, OwnerKey, ReasonCode,
+    Reject, RejectKind, Reply, Retry, Seen, Unseen, WatchEvent, Watching,
 };
 use crate::id::PrincipalId;
 use crate::identity::Credential;
@@ -47,6 +47,8 @@ pub(super) struct Hall {
     pub(super) changes: broadcast::Sender<()>,
     /// Whether anybody may call anything.
     pub(super) open: AtomicBool,
+    /// What the last client watches that has asked to, or listens.
+    pub(super) watched: Mutex<Watching>,
     /// The facts of the last exchange.
     pub(super) last: Mutex<Option<Facts>>,
 }
@@ -156,12 +158,27 @@ impl Handler for Hall {
                     let page = ListPage { kind: *kind, items, next_cursor: cursor.clone(), ttl_ms: 0, private: true };
                     return Reply::once(Ok(Answer::Page(page)));
                 }
-                Call::Listen(_) => "listen".to_owned(),
+                Call::Listen(listen) => {
+                    *hall.watched.lock().unwrap() = listen.watching.clone();
+                    "listen".to_owned()
+                }
+                Call::Watch { uri, .. } if uri == "hidden" => {
+                    return Reply::once(Err(Reject::client(RejectKind::InvalidParams, "No", ReasonCode::Unknown)));
+                }
+                Call::Watch { uri, watching } => {
+                    watching.begin(uri).unwrap();
+                    *hall.watched.lock().unwrap() = watching.clone();
+                    return Reply::once(Ok(Answer::Ended));
+                }
                 Call::ToServer(call) => call.params.name.clone(),
             };
             let headers = match &exchange.call {
                 Call::ToServer(call) => call.param_headers.clone(),
-                Call::Discover | Call::Listen(_) | Call::List { .. } => None,
+                Call::Discover | Call::Listen(_) | Call::List { .. } | Call::Watch { .. } => None,
+            };
+            let resources = match exchange.call {
+                Call::Listen(listen) => Some(listen).filter(|listen| !listen.resources.is_empty()),
+                Call::Discover | Call::List { .. } | Call::ToServer(_) | Call::Watch { .. } => None,
             };
             let facts = (exchange.endpoint, exchange.owner.key, headers, name.clone());
             *hall.last.lock().unwrap() = Some(facts);
@@ -169,7 +186,10 @@ impl Handler for Hall {
             let changes = hall.changes.subscribe();
             hall.noticed.try_send(Noticed::Began(name.clone())).unwrap();
             let witness = Witness(name.clone(), hall.noticed.clone());
-            let reply = hall.play(&name, changes).await;
+            let reply = match resources {
+                Some(listen) => listen_to(listen),
+                None => hall.play(&name, changes).await,
+            };
             reply.with_guard(witness)
         }
     }
@@ -178,6 +198,39 @@ impl Handler for Hall {
 fn no_room() -> Reject {
     let reject = Reject::client(RejectKind::Busy, "No room", ReasonCode::TooManyCalls);
     Reject { retry: Retry::After(Duration::from_secs(1)), ..reject }
+}
+
+/// Says that tools or watched resources have changed.
+fn changing(changes: broadcast::Receiver<()>, watching: Watching) -> Reply {
+    Reply::events(Box::pin(futures_util::stream::unfold((changes, watching), |(mut changes, watching)| async move {
+        loop {
+            if let Some(uri) = watching.next_updated() {
+                return Some((Event::Watch(WatchEvent::Updated(uri)), (changes, watching)));
+            }
+            tokio::select! {
+                change = changes.recv() => {
+                    return change.ok().map(|()| (Event::Changed(Kind::Tools), (changes, watching)));
+                }
+                () = watching.news() => {}
+            }
+        }
+    })))
+}
+
+/// Says which resources are listened to, and then which have changed.
+fn listen_to(listen: Listen) -> Reply {
+    let honoured: Vec<String> = listen.resources.iter().filter(|uri| *uri != "hidden").cloned().collect();
+    honoured.iter().for_each(|uri| assert!(listen.watching.begin(uri).unwrap()));
+    let first = Event::Watch(WatchEvent::Honoured { kinds: listen.kinds, resources: honoured });
+    let rest = futures_util::stream::unfold(listen.watching, |watching| async move {
+        loop {
+            if let Some(uri) = watching.next_updated() {
+                return Some((Event::Watch(WatchEvent::Updated(uri)), watching));
+            }
+            watching.news().await;
+        }
+    });
+    Reply::events(Box::pin(futures_util::stream::iter([first]).chain(rest)))
 }
 
 impl Hall {
@@ -191,9 +244,7 @@ impl Hall {
             return Reply::once(Ok(Answer::Upstream { response: Box::new(response), era: Era::Stateless }));
         }
         match name {
-            "listen" => Reply::events(Box::pin(futures_util::stream::unfold(changes, |mut changes| async move {
-                changes.recv().await.ok().map(|()| (Event::Changed(Kind::Tools), changes))
-            }))),
+            "listen" => changing(changes, self.watched.lock().unwrap().clone()),
             "no-room" => Reply::once(Err(no_room())),
             "hang" => std::future::pending().await,
             "panic" => panic!("a tool that panics the hall"),
@@ -271,7 +322,8 @@ impl House {
         let (sender, noticed) = mpsc::channel(256);
         let (changes, _) = broadcast::channel(16);
         let (gate, open, last) = (Arc::default(), AtomicBool::new(true), Mutex::default());
-        let hall = Arc::new(Hall { noticed: sender, gate, changes, open, last });
+        let watched = Mutex::default();
+        let hall = Arc::new(Hall { noticed: sender, gate, changes, open, watched, last });
         let (tasks, drain, clock) = (Tasks::new(), Drain::new(), Clock::manual());
         let door = Downstream::new(settings, Arc::clone(&hall), tasks.clone(), drain.clone(), clock.clone());
         let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), Slots::new(64)).unwrap();

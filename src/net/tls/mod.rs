@@ -8,6 +8,7 @@
 pub(crate) mod certs;
 mod client;
 mod file;
+mod leave;
 mod pem;
 mod roots;
 mod server;
@@ -18,6 +19,7 @@ use rustls::crypto::CryptoProvider;
 
 pub use client::{ClientTls, ClientTlsStream, TlsFailure};
 pub use file::TlsFileError;
+pub(super) use leave::Leave;
 pub use roots::check_ca_file;
 pub(super) use server::Handshake;
 pub use server::{Reread, ServerTls, ServerTlsStream, TlsFiles};

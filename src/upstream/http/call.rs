@@ -76,10 +76,10 @@ impl Peer {
         }
     }
 
-    fn hear(&self, method: &str) {
+    fn hear(&self, notification: &Notification) {
         match self {
-            Self::Session(link, ..) => link.hear(method),
-            Self::Stateless(link) => link.hear(method),
+            Self::Session(link, ..) => link.hear(notification),
+            Self::Stateless(link) => link.hear(notification),
         }
     }
 
@@ -213,8 +213,8 @@ impl Call {
             "notifications/message" if matches!(self.outgoing, Outgoing::Call(_)) => {
                 Some(Event::Log(notification.raw.clone()))
             }
-            other => {
-                self.peer.hear(other);
+            _ => {
+                self.peer.hear(notification);
                 None
             }
         }

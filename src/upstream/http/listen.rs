@@ -61,6 +61,10 @@ async fn session_once(link: &Arc<SessionLink>, place: &mut Place, worked: bool) 
     if response.status == StatusCode::METHOD_NOT_ALLOWED {
         return Try::Never;
     }
+    if worked && response.status == StatusCode::NOT_FOUND {
+        link.renew_lost(&session).await;
+        return Try::NotNow;
+    }
     let stream = is_event_stream(&response.headers);
     if !response.status.is_success() || !stream {
         return Try::NotNow;
@@ -69,7 +73,7 @@ async fn session_once(link: &Arc<SessionLink>, place: &mut Place, worked: bool) 
         link.missed();
     }
     let lived = read(link.target(), response.body, place, |message| match message {
-        Message::Notification(notification) => link.hear(&notification.method),
+        Message::Notification(notification) => link.hear(&notification),
         Message::Request(request) => link.serve(&session, &request),
         Message::Response(_) => {}
     });
@@ -112,7 +116,7 @@ async fn stateless_once(link: &Arc<StatelessLink>, kinds: Kinds, worked: bool) -
     }
     let mut refused = false;
     let lived = read(target, response.body, &mut Place::default(), |message| match message {
-        Message::Notification(notification) => link.hear(&notification.method),
+        Message::Notification(notification) => link.hear(&notification),
         Message::Response(_) => refused |= is_unknown_method(&message),
         Message::Request(_) => {}
     })

@@ -18,9 +18,10 @@ use tokio_util::sync::CancellationToken;
 use crate::exchange::{Reject, Reply};
 use crate::net::Response as HttpResponse;
 use crate::runtime::Tasks;
+use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing, StartError};
 use crate::upstream::loudness::Loudness;
-use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Request, Response, code};
+use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Notification, Request, Response, code};
 use crate::wire::mcp::{Era, Kinds, ProtocolVersion, name};
 
 use super::call::{Call, Peer, unseen};
@@ -59,6 +60,7 @@ pub(super) struct SessionLink {
     ids: AtomicU64,
     changes: watch::Sender<Changes>,
     loudness: Loudness,
+    heard: Arc<Heard>,
     closed: CancellationToken,
     /// Cancelled when the server has answered the DELETE, or was not asked.
     deleted: OnceLock<CancellationToken>,
@@ -138,6 +140,7 @@ impl SessionLink {
             ids: AtomicU64::new(2),
             changes: watch::Sender::new(Changes::default()),
             loudness: Loudness::default(),
+            heard: Arc::default(),
             closed: CancellationToken::new(),
             deleted: OnceLock::new(),
             last_words: Mutex::new(None),
@@ -153,9 +156,17 @@ impl SessionLink {
         self.session.load_full()
     }
 
-    /// Takes note of a notification that may tell of a list's change.
-    pub(super) fn hear(&self, method: &str) {
-        Changes::hear(&self.changes, method);
+    /// Takes note of a notification that may tell of a change.
+    pub(super) fn hear(&self, notification: &Notification) {
+        if !Changes::hear(&self.changes, &notification.method) {
+            self.heard.hear(notification);
+        }
+    }
+
+    /// Takes note that any change may have been missed.
+    pub(super) fn missed(&self) {
+        Changes::all(&self.changes);
+        self.heard.missed();
     }
 
     /// Opens or resumes a stream.
@@ -239,6 +250,14 @@ impl SessionLink {
         }
     }
 
+    /// Opens another session in place of one that the server does not know any more, if nobody else has [R58].
+    pub(super) async fn renew_lost(&self, session: &Session) {
+        if session.id.is_some() {
+            let failed = self.failed.load(Ordering::Acquire);
+            drop(self.renew(session.generation, failed).await);
+        }
+    }
+
     /// Returns a session newer than `lost`: made here, or by another call meanwhile (FC-SES-01).
     async fn renew(&self, lost: u64, failed_before: u64) -> Option<Arc<Session>> {
         let _one_at_a_time = self.renewal.lock().await;
@@ -257,6 +276,7 @@ impl SessionLink {
             Ok((session, _)) => {
                 self.session.store(Arc::new(session));
                 self.loudness.forget();
+                self.heard.lost();
                 if self.closed.is_cancelled() {
                     drop(self.current().spawn_delete(&self.target, &self.tasks));
                 }
@@ -310,12 +330,16 @@ impl Link for SessionLink {
         self.changes.subscribe()
     }
 
-    fn missed(&self) {
+    fn relist(&self) {
         Changes::all(&self.changes);
     }
 
     fn loudness(&self) -> &Loudness {
         &self.loudness
+    }
+
+    fn heard(&self) -> &Arc<Heard> {
+        &self.heard
     }
 
     fn closed(&self) -> &CancellationToken {

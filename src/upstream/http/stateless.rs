@@ -11,8 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Reply, UpstreamCall};
 use crate::runtime::Tasks;
+use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing};
 use crate::upstream::loudness::Loudness;
+use crate::wire::jsonrpc::Notification;
 use crate::wire::mcp::{Era, Kinds, Method, ParamValue, STATELESS_LATEST, Target as Mirrored, encode_value, name};
 
 use super::call::{Call, Peer, unseen};
@@ -29,6 +31,7 @@ pub(super) struct StatelessLink {
     ids: AtomicU64,
     changes: watch::Sender<Changes>,
     loudness: Loudness,
+    heard: Arc<Heard>,
     closed: CancellationToken,
 }
 
@@ -39,16 +42,25 @@ impl StatelessLink {
         let calling = head(&target, "tools/call");
         let (ids, changes, closed) =
             (AtomicU64::new(1), watch::Sender::new(Changes::default()), CancellationToken::new());
-        Self { target, tasks, calling, ids, changes, loudness: Loudness::default(), closed }
+        let (heard, loudness) = (Arc::default(), Loudness::default());
+        Self { target, tasks, calling, ids, changes, heard, loudness, closed }
     }
 
     pub(super) fn target(&self) -> &Target {
         &self.target
     }
 
-    /// Takes note of a notification that may tell of a list's change.
-    pub(super) fn hear(&self, method: &str) {
-        Changes::hear(&self.changes, method);
+    /// Takes note of a notification that may tell of a change.
+    pub(super) fn hear(&self, notification: &Notification) {
+        if !Changes::hear(&self.changes, &notification.method) {
+            self.heard.hear(notification);
+        }
+    }
+
+    /// Takes note that any change may have been missed.
+    pub(super) fn missed(&self) {
+        Changes::all(&self.changes);
+        self.heard.missed();
     }
 
     pub(super) fn next_id(&self) -> u64 {
@@ -127,6 +139,9 @@ impl Link for StatelessLink {
     }
 
     fn watch(self: Arc<Self>, kinds: Kinds) {
+        if kinds.is_empty() {
+            return;
+        }
         self.tasks.clone().spawn("http subscription", listen::stateless(self, kinds));
     }
 
@@ -134,12 +149,16 @@ impl Link for StatelessLink {
         self.changes.subscribe()
     }
 
-    fn missed(&self) {
+    fn relist(&self) {
         Changes::all(&self.changes);
     }
 
     fn loudness(&self) -> &Loudness {
         &self.loudness
+    }
+
+    fn heard(&self) -> &Arc<Heard> {
+        &self.heard
     }
 
     fn closed(&self) -> &CancellationToken {

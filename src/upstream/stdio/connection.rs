@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::exchange::{Answer, Event, Outcome, Reject, RejectKind, Reply};
 use crate::net::{Ends, Frame, LineReader};
 use crate::upstream::ServerSettings;
+use crate::upstream::heard::Heard;
 use crate::upstream::link::{Changes, Outgoing};
 use crate::upstream::loudness::Loudness;
 use crate::wire::jsonrpc::{
@@ -68,6 +69,7 @@ pub(super) struct Connection {
     pub(super) table: Table,
     pub(super) changes: watch::Sender<Changes>,
     pub(super) loudness: Loudness,
+    pub(super) heard: Arc<Heard>,
     /// Asks for an orderly end.
     pub(super) stop: CancellationToken,
     /// Asks for the end at once.
@@ -110,6 +112,7 @@ impl Connection {
             table: Table::default(),
             changes: watch::Sender::new(Changes::default()),
             loudness: Loudness::default(),
+            heard: Arc::default(),
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
             read_end: CancellationToken::new(),
@@ -163,7 +166,7 @@ impl Connection {
         }
         match std::future::poll_fn(|context| waiting.poll_event(context)).await {
             Event::Done(outcome) => Reply::once(self.with_era(outcome, era)),
-            first @ (Event::Log(_) | Event::Progress(_) | Event::Changed(_)) => {
+            first @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => {
                 let rest = EventsOf { first: Some(first), waiting, era };
                 Reply::events(Box::pin(rest))
             }
@@ -418,7 +421,7 @@ impl Connection {
                 }
             }
             other => {
-                if !Changes::hear(&self.changes, other) {
+                if !Changes::hear(&self.changes, other) && !self.heard.hear(notification) {
                     count(&self.counts.others);
                 }
             }
@@ -462,7 +465,7 @@ impl Stream for EventsOf {
         self.waiting.poll_event(context).map(|event| {
             Some(match event {
                 Event::Done(outcome) => Event::Done(self.waiting.connection.with_era(outcome, self.era)),
-                other @ (Event::Log(_) | Event::Progress(_) | Event::Changed(_)) => other,
+                other @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => other,
             })
         })
     }

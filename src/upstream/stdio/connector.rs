@@ -15,6 +15,7 @@ use crate::runtime::Tasks;
 use crate::wire::mcp::{Capabilities, Era, Kinds};
 
 use crate::upstream::ServerSettings;
+use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want, subscription};
 use crate::upstream::loudness::Loudness;
 
@@ -152,7 +153,7 @@ impl Link for StdioLink {
     }
 
     fn watch(self: Arc<Self>, kinds: Kinds) {
-        if self.era == Era::Legacy {
+        if self.era == Era::Legacy || kinds.is_empty() {
             return;
         }
         let listen = Outgoing::Own { method: "subscriptions/listen", members: subscription(kinds) };
@@ -168,12 +169,16 @@ impl Link for StdioLink {
         self.connection.changes.subscribe()
     }
 
-    fn missed(&self) {
+    fn relist(&self) {
         Changes::all(&self.connection.changes);
     }
 
     fn loudness(&self) -> &Loudness {
         &self.connection.loudness
+    }
+
+    fn heard(&self) -> &Arc<Heard> {
+        &self.connection.heard
     }
 
     fn closed(&self) -> &CancellationToken {

@@ -619,7 +619,7 @@ read()
                 outcomes += 1;
                 assert_eq!(text_of(outcome), "ok");
             }
-            Event::Log(_) | Event::Changed(_) => panic!("unexpected"),
+            Event::Changed(_) | Event::Log(_) | Event::Watch(_) => panic!("unexpected"),
         }
     }
     assert_eq!((values, outcomes), (vec![1.0, 2.5], 1));

@@ -142,7 +142,7 @@ impl Client {
     }
 
     /// Asks for anything; `target` is what the params name, repeated in the header of a stateless request.
-    pub(crate) async fn ask(&self, method: &str, target: Option<&str>, meta: &str, members: &str) -> Answer {
+    pub(crate) async fn request(&self, method: &str, target: Option<&str>, meta: &str, members: &str) -> Answer {
         self.post(&self.fields(method, target), &self.body("1", method, meta, members)).await
     }
 
@@ -170,6 +170,37 @@ impl Client {
     /// Lists the names of the tools.
     pub(crate) async fn names(&self) -> Vec<String> {
         self.list().await.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Asks anything that names no target in a header; `members` stand in its params.
+    pub(crate) async fn ask(&self, method: &str, members: &str) -> Answer {
+        self.post(&self.fields(method, None), &self.body("\"ask\"", method, "", members)).await
+    }
+
+    /// Watches resources, and opens the stream on which their updates are told. Returns it with those that are watched.
+    pub(crate) async fn watch(&self, uris: &[&str]) -> (Events, Vec<String>) {
+        let mut watched = Vec::new();
+        if self.era == Era::Legacy {
+            for uri in uris {
+                if self.ask("resources/subscribe", &format!(r#""uri":{}"#, quoted(uri))).await.is_result() {
+                    watched.push((*uri).to_owned());
+                }
+            }
+            return (self.listen().await, watched);
+        }
+        let list: Vec<String> = uris.iter().map(|uri| quoted(uri)).collect();
+        let members = format!(r#""notifications":{{"resourceSubscriptions":[{}]}}"#, list.join(","));
+        let body = self.body("\"watch\"", "subscriptions/listen", "", &members);
+        let (wire, head) = self.send("POST", &self.fields("subscriptions/listen", None), &body).await;
+        assert!(head.line.contains(" 200 "), "{head:?}");
+        let mut events = Events { wire, rest: head.rest(false), text: String::new(), ready: Default::default() };
+        let first = events.next().await.unwrap();
+        assert!(first.contains("notifications/subscriptions/acknowledged"), "{first}");
+        let first: Value = serde_json::from_str(&first).unwrap();
+        let honoured =
+            first["params"]["notifications"]["resourceSubscriptions"].as_array().cloned().unwrap_or_default();
+        watched.extend(honoured.iter().map(|uri| uri.as_str().unwrap().to_owned()));
+        (events, watched)
     }
 
     /// Opens the stream on which list changes are told, and waits until it is open.

@@ -14,7 +14,7 @@ pub(crate) mod yaml;
 
 pub(crate) use app::TestApp;
 pub(crate) use certs::{Authority, Leaf};
-pub(crate) use client::{Answer, Client, body};
+pub(crate) use client::{Answer, Client, Events, body};
 pub(crate) use command::{Command, Ended};
 pub(crate) use piped::Piped;
 pub(crate) use process::{Child, Gateway, folder, lives, peak_memory_kib, until, within_deadline};

@@ -159,8 +159,10 @@ pub(crate) fn take_events(text: &mut String) -> Vec<String> {
         let event: String = text.drain(..at + 2).collect();
         let data: Vec<&str> = event.lines().filter_map(|line| line.strip_prefix("data:")).collect();
         let data: Vec<&str> = data.into_iter().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
+        let data = data.join("\n");
+        // One without data primes its client with an id.
         if !data.is_empty() {
-            events.push(data.join("\n"));
+            events.push(data);
         }
     }
     events

@@ -1,0 +1,171 @@
+//! Watched resources: who may watch, what becomes of it when servers change, and who is told [POL-10, POL-15].
+//!
+//! Not for: asking servers (`upstream`). Invariants: a watch exists only for a resource that its client could read at that
+//! moment; with each snapshot all are judged anew: what may not be read any more is watched no longer, and what a new
+//! server serves is watched there before the old one is let go; an update is told only if the resource could be read then.
+
+use std::sync::{Arc, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::catalog::Entry;
+use crate::exchange::{Asking, Endpoint, Hold, ReasonCode, Reject, RejectKind, TooManyWatched, Watching, WeakWatching};
+use crate::policy::Action;
+use crate::runtime::Tasks;
+use crate::upstream::{Hears, Server, Watch, WatchError};
+use crate::wire::mcp::Kind;
+
+use super::Gateway;
+use super::identify::Identified;
+use super::list::{not_offered, wait_for_first_lists};
+use super::resolve::resource;
+
+/// A client that watches something.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    watching: WeakWatching,
+    caller: Identified,
+    endpoint: Endpoint,
+}
+
+impl Gateway {
+    /// Watches a resource for a client, once its server has accepted. One that is watched already stays as it is.
+    ///
+    /// # Errors
+    /// [`Reject`]: unknown or hidden, which look alike; the server does not do that; or too many are watched.
+    pub(super) async fn watch(
+        &self,
+        caller: Identified,
+        endpoint: &Endpoint,
+        uri: &str,
+        watching: &Watching,
+    ) -> Result<Identified, Reject> {
+        let (caller, entry) = match resource(&caller, endpoint, uri) {
+            Some(entry) => (caller, entry),
+            None => {
+                let caller = wait_for_first_lists(self, caller, endpoint).await;
+                let why = || caller.why_hidden(endpoint, Kind::Resources, uri);
+                let entry = resource(&caller, endpoint, uri).ok_or_else(|| Reject::unknown(Kind::Resources, why()))?;
+                (caller, entry)
+            }
+        };
+        if !watching.begin(uri).map_err(too_many)? {
+            return Ok(caller);
+        }
+        self.register(&caller, endpoint, watching);
+        let watched = match ask(&caller, endpoint, &entry, uri, watching) {
+            Ok(watch) => watch.accepted().await.map(|()| watch).map_err(|err| refused(&err)),
+            Err(reject) => Err(reject),
+        };
+        match watched {
+            Ok(watch) => {
+                drop(watching.hold(uri, Some(Arc::new(watch))));
+                Ok(caller)
+            }
+            Err(reject) => {
+                watching.end(uri);
+                Err(reject)
+            }
+        }
+    }
+
+    fn register(&self, caller: &Identified, endpoint: &Endpoint, watching: &Watching) {
+        let new = Watcher { watching: watching.downgrade(), caller: caller.clone(), endpoint: endpoint.clone() };
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.retain(|watcher| watcher.watching.upgrade().is_some());
+        if !watchers.iter().any(|watcher| watcher.watching.is(&new.watching)) {
+            watchers.push(new);
+        }
+    }
+
+    /// Judges all watches anew with each snapshot.
+    pub(super) async fn keep_watches(self: Arc<Self>, tasks: Tasks, mut published: watch::Receiver<u64>) {
+        while published.changed().await.is_ok() {
+            let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+            watchers.retain_mut(|watcher| {
+                let Some(watching) = watcher.watching.upgrade() else { return false };
+                watcher.caller = watcher.caller.clone().renewed(&self);
+                if watcher.caller.is_lost(&watcher.endpoint) {
+                    watching.clear();
+                    return false;
+                }
+                for uri in watching.watched() {
+                    keep(watcher, &watching, uri, &tasks);
+                }
+                true
+            });
+        }
+    }
+}
+
+/// Judges one watch anew.
+fn keep(watcher: &Watcher, watching: &Watching, uri: String, tasks: &Tasks) {
+    let Watcher { caller, endpoint, .. } = watcher;
+    // Where its server is being asked, that is not disturbed.
+    let Some(held) = watching.settled(&uri) else { return };
+    let held = held.and_then(|hold| hold.downcast::<Watch>().ok());
+    let Some(entry) = resource(caller, endpoint, &uri) else {
+        // It may come back: then it is watched again.
+        drop(watching.hold(&uri, None));
+        return;
+    };
+    let server = caller.snapshot().targets().get(&entry.server);
+    if held.as_ref().is_some_and(|held| server.is_some_and(|server| server.holds(held))) {
+        return;
+    }
+    let Ok(watch) = ask(caller, endpoint, &entry, &uri, watching) else { return };
+    watching.ask(&uri, Asking::Begun);
+    let watching = watching.clone();
+    tasks.spawn("watch a resource again", async move {
+        // The old server is let go only now; what was missed in between counts as an update.
+        match watch.accepted().await {
+            Ok(()) => {
+                let before = watching.hold(&uri, Some(Arc::new(watch) as Hold));
+                watching.updated(&uri, uri.clone());
+                drop(before);
+            }
+            Err(err) => {
+                tracing::info!(%err, "a resource is not watched at the server that serves it now");
+                watching.ask(&uri, Asking::Failed);
+            }
+        }
+    });
+}
+
+/// Asks the server, by its own URI.
+fn ask(
+    caller: &Identified,
+    endpoint: &Endpoint,
+    entry: &Entry,
+    uri: &str,
+    watching: &Watching,
+) -> Result<Watch, Reject> {
+    let unknown = |why| Reject::unknown(entry.kind, why);
+    let action = Action { kind: entry.kind, server: &entry.server, shown: &entry.shown, full: &entry.full };
+    let permitted =
+        caller.subject().decide(&action).permit(Arc::clone(&entry.original)).map_err(|why| unknown(why.into()))?;
+    let server = caller.snapshot().targets().get(&entry.server).ok_or_else(|| unknown(ReasonCode::Unknown))?;
+    if !server.status().can.subscribe {
+        return Err(not_offered());
+    }
+    server.watch(permitted, hears(server, endpoint, uri, watching)).map_err(|err| refused(&err))
+}
+
+/// Writes down what the server tells, by the client's URIs.
+fn hears(server: &Arc<Server>, endpoint: &Endpoint, uri: &str, watching: &Watching) -> Hears {
+    let (watching, watched, name) = (watching.downgrade(), uri.to_owned(), server.name().clone());
+    let own_names = *endpoint != Endpoint::All;
+    Arc::new(move |own| {
+        let Some(watching) = watching.upgrade() else { return };
+        let shown = if own_names { own.to_owned() } else { Entry::unlisted(&name, own).shown.to_string() };
+        watching.updated(&watched, shown);
+    })
+}
+
+fn too_many(err: TooManyWatched) -> Reject {
+    Reject::client(RejectKind::TooMany, err.to_string(), ReasonCode::OverLimit)
+}
+
+fn refused(err: &WatchError) -> Reject {
+    Reject::upstream(RejectKind::Upstream, err.to_string(), "")
+}
