@@ -277,6 +277,7 @@ impl Reloader {
                 return;
             }
         };
+        next.bound_processes(settings.processes_per_principal);
         // Readiness is a gate of the start alone [OPS-4].
         next.start(count, &Ready::new());
         let settings = Arc::new(settings);

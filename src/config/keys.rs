@@ -19,9 +19,12 @@ pub(super) const SERVER: &[&str] = &[
     "env",
     "era",
     "headers",
+    "idle_stop_secs",
     "inherit_env",
     "inspect",
+    "isolation",
     "max_concurrent_calls",
+    "max_processes",
     "max_response_bytes",
     "name",
     "on_down",
@@ -29,6 +32,7 @@ pub(super) const SERVER: &[&str] = &[
     "protocol",
     "rate",
     "required",
+    "show_stderr",
     "start_timeout_secs",
     "tls_ca_cert_path",
     "tool_max_secs",
@@ -36,18 +40,8 @@ pub(super) const SERVER: &[&str] = &[
     "transport",
     "url",
 ];
-pub(super) const SERVER_LATER: &[&str] = &[
-    "allow_config_exposure",
-    "annotations",
-    "blobs",
-    "isolation",
-    "overrides",
-    "pinned_resources",
-    "sandbox",
-    "show_stderr",
-    "trust",
-    "world",
-];
+pub(super) const SERVER_LATER: &[&str] =
+    &["allow_config_exposure", "annotations", "blobs", "overrides", "pinned_resources", "sandbox", "trust", "world"];
 
 pub(super) const BUNDLE: &[&str] = &["exclude", "servers"];
 
@@ -121,6 +115,7 @@ pub(super) const LIMITS: &[&str] = &[
     "concurrency",
     "connections",
     "keep_alive_secs",
+    "processes_per_principal",
     "rates",
     "request_body_bytes",
     "resume_bytes_per_session",

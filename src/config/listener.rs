@@ -12,12 +12,16 @@ use crate::downstream::{AccessLog, DownstreamSettings};
 use crate::gateway::Auth;
 use crate::net::TlsFiles;
 use crate::telemetry::{LogFormat, LogSettings};
+use crate::upstream::TargetSet;
 
 use super::keys;
 use super::reader::{Table, Value};
 
 /// Where the admin listener is, if the file does not say.
 const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7801);
+
+/// The most processes that may be allowed.
+pub(super) const PROCESSES: u64 = 10_000;
 
 /// What the file says of `auth`.
 #[derive(Debug)]
@@ -116,6 +120,13 @@ pub(super) fn limits(table: Option<&Table<'_>>, settings: &mut DownstreamSetting
     replay.time = number("resume_secs", 3_600).map_or(replay.time, Duration::from_secs);
     settings.session_idle = number("session_idle_secs", 604_800).map_or(settings.session_idle, Duration::from_secs);
     settings.keep_alive = number("keep_alive_secs", 3_600).map_or(settings.keep_alive, Duration::from_secs);
+}
+
+/// Reads how many processes one principal may have.
+pub(super) fn processes(limits: Option<&Table<'_>>) -> usize {
+    let value = limits.and_then(|table| table.get("processes_per_principal"));
+    let number = value.and_then(|value| value.number(&(1..=PROCESSES))).and_then(|number| usize::try_from(number).ok());
+    number.unwrap_or(TargetSet::PROCESSES_PER_PRINCIPAL)
 }
 
 /// Reads `[log]`; its access line is a matter of the front door.

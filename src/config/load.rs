@@ -174,6 +174,7 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> Read {
         principals: principals.list,
         name_budget: mcp.name_budget.unwrap_or(GatewaySettings::NAME_BUDGET),
         first_list_wait: mcp.first_list_wait.unwrap_or(GatewaySettings::FIRST_LIST_WAIT),
+        processes_per_principal: listener::processes(limits_table.as_ref()),
         list_page_bytes: GatewaySettings::LIST_PAGE_BYTES,
     };
     let settings = Settings { gateway, downstream, admin, log, state_dir, disabled: servers.disabled };

@@ -9,10 +9,11 @@ use crate::downstream::DownstreamSettings;
 use crate::gateway::GatewaySettings;
 use crate::id::UPSTREAM_NAME_MAX;
 use crate::limit::Concurrency;
-use crate::upstream::ServerSettings;
+use crate::upstream::{ServerSettings, TargetSet};
 use crate::wire::mcp::ProtocolVersion;
 
 use super::limits::{CALLS_MAX, QUEUED_MAX};
+use super::listener::PROCESSES;
 
 /// The keys of one table with their schemas.
 type Rows = Vec<(&'static str, Value)>;
@@ -97,6 +98,14 @@ pub(super) fn limits() -> Rows {
         ("concurrency", reference("concurrency")),
         ("connections", count(1_000_000, door.connections_max, "The most client connections at once.")),
         ("keep_alive_secs", number(1, 3_600, json!(alive), "The pause after which a silent stream gets a comment.")),
+        (
+            "processes_per_principal",
+            count(
+                PROCESSES,
+                TargetSet::PROCESSES_PER_PRINCIPAL,
+                "The most processes of one principal, over all servers; an idle one makes room, else a call is refused.",
+            ),
+        ),
         ("rates", reference("rates")),
         ("request_body_bytes", count(1 << 32, door.body_bytes_max, "The largest request body.")),
         (
@@ -192,11 +201,34 @@ pub(super) fn server() -> Rows {
         ("env", values("Variables of the program; values may be ${env:NAME} or ${file:PATH}.")),
         ("era", choice(&["auto", "legacy", "stateless"], Some("auto"), "Which era to speak; auto finds out.")),
         ("headers", values("Headers for the server; values may be ${env:NAME} or ${file:PATH}.")),
+        secs(
+            "idle_stop_secs",
+            604_800,
+            ServerSettings::IDLE_STOP.as_secs(),
+            "How long a process may be unused until it is stopped; 0: never.",
+        ),
         ("inherit_env", texts("Names of variables that pass from the gateway to the program.")),
         ("inspect", choice(&["off", "on"], Some("on"), "off: large answers are passed on as they come, unseen.")),
         (
+            "isolation",
+            choice(
+                &["principal", "session", "shared"],
+                None,
+                "Who owns a connection; by default principal for a command, session for a url.",
+            ),
+        ),
+        (
             "max_concurrent_calls",
             without_default(1, CALLS_MAX, "Calls at once, of all; else limits.concurrency.server."),
+        ),
+        (
+            "max_processes",
+            number(
+                1,
+                PROCESSES,
+                json!(ServerSettings::MAX_PROCESSES),
+                "The most processes at once; an idle one makes room, else a call is refused.",
+            ),
         ),
         ("max_response_bytes", number(0, 1 << 32, json!(bytes), "The largest answer; 0 means the default.")),
         ("name", describe(name, "Its name: A-Z a-z 0-9 _ . -")),
@@ -205,6 +237,7 @@ pub(super) fn server() -> Rows {
         ("protocol", choice(&versions, None, "The revision it speaks; skips the probe.")),
         ("rate", rate("Calls of one principal to this server; else limits.rates.server.")),
         ("required", flag(false, "Whether /readyz waits for it, and a missing secret fails the start.")),
+        ("show_stderr", flag(false, "Whether errors show a principal the last lines of the program's stderr.")),
         secs("start_timeout_secs", 86_400, 60, "The time from start to the end of the handshake."),
         ("tls_ca_cert_path", text("Authorities in PEM form that are trusted beside the machine's; then https alone.")),
         secs("tool_max_secs", 86_400, 600, "The longest time of one call, however much progress it reports."),

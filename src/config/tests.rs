@@ -256,7 +256,7 @@ fn keys_of_later_versions_are_told_from_mistakes() {
         refused(&text, key, &["not supported in this version"]);
     }
     refused("[listen]\nauth = \"keys\"\npublic_url = \"x\"", "listen.public_url", &["not supported in this version"]);
-    refused(&server("command = \"x\"\nisolation = \"shared\""), "mcp.servers[0].isolation", &["not supported in this"]);
+    refused(&server("command = \"x\"\nsandbox = true"), "mcp.servers[0].sandbox", &["not supported in this"]);
 }
 
 /// [CFG-1]

@@ -14,10 +14,11 @@ use crate::limit::Own;
 use crate::net::check_ca_file;
 use crate::policy::EmptyAllow;
 use crate::secret::Secret;
-use crate::upstream::{EraChoice, OnDown, ServerSettings, Transport};
+use crate::upstream::{EraChoice, Isolation, OnDown, ServerSettings, Transport};
 use crate::wire::mcp::{Era, ProtocolVersion};
 
 use super::expand::{Expander, REFERENCE_HELP, Template, reference_in};
+use super::listener::PROCESSES;
 use super::places::{ServerPlace, ServerUse};
 use super::reader::{Table, Value, nearest};
 use super::{keys, limits};
@@ -47,6 +48,9 @@ const RESERVED_HEADERS: [&str; 19] = [
 /// Stands for a host that a missing secret would name.
 const DISABLED_HOST: &str = "disabled.invalid";
 const DISABLED_URL: &str = "http://disabled.invalid/";
+/// What has a meaning for a program alone.
+const PROCESS_KEYS: &[&str] =
+    &["command", "args", "env", "inherit_env", "cwd", "max_processes", "idle_stop_secs", "show_stderr"];
 const DAY: RangeInclusive<u64> = 1..=86_400;
 
 /// The servers of the file.
@@ -239,6 +243,7 @@ impl Entry<'_> {
             Some(Ok(bytes)) if bytes > 0 => settings.max_response_bytes = bytes,
             Some(_) | None => {}
         }
+        Self::pool(table, &mut settings);
         let words = [("hide", OnDown::Hide), ("keep", OnDown::Keep)];
         settings.on_down = table.get("on_down").and_then(|value| value.choice(&words)).unwrap_or_default();
         settings.era = era(table);
@@ -251,6 +256,19 @@ impl Entry<'_> {
             }
         }
         settings
+    }
+
+    /// Who owns connections, and how many processes there are [TRN-4].
+    fn pool(table: &Table<'_>, settings: &mut ServerSettings) {
+        let words =
+            [("principal", Isolation::Principal), ("session", Isolation::Session), ("shared", Isolation::Shared)];
+        settings.isolation = table.get("isolation").and_then(|value| value.choice(&words));
+        let most = table.get("max_processes").and_then(|value| value.number(&(1..=PROCESSES)));
+        settings.max_processes = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(settings.max_processes);
+        if let Some(secs) = table.get("idle_stop_secs").and_then(|value| value.number(&(0..=604_800))) {
+            settings.idle_stop = (secs > 0).then(|| Duration::from_secs(secs));
+        }
+        settings.show_stderr = table.get("show_stderr").and_then(|value| value.flag()).unwrap_or(false);
     }
 
     fn transport(&mut self, table: &Table<'_>) -> Option<Transport> {
@@ -275,8 +293,7 @@ impl Entry<'_> {
                 (_, url) => url.is_some(),
             },
         };
-        let foreign: &[&str] =
-            if http { &["command", "args", "env", "inherit_env", "cwd"] } else { &["url", "headers"] };
+        let foreign: &[&str] = if http { PROCESS_KEYS } else { &["url", "headers"] };
         for key in foreign.iter().filter(|key| table.get(key).is_some()) {
             table.key_error(key, format!("has no meaning for transport \"{}\"", if http { "http" } else { "stdio" }));
         }

@@ -86,6 +86,7 @@ impl Changes {
             different(old.limits != new.limits, "rates and calls at once"),
             different(old.name_budget != new.name_budget, "mcp.name_budget"),
             different(old.first_list_wait != new.first_list_wait, "mcp.first_list_wait_secs"),
+            different(old.processes_per_principal != new.processes_per_principal, "limits.processes_per_principal"),
             different(reordered, "the order of mcp.servers"),
         ];
         let principals = Names::between(&principals(old), &principals(new), |one, two| principal(old, new, one, two));

@@ -49,6 +49,7 @@ impl Gateway {
         tasks: &Tasks,
         clock: Clock,
     ) -> Result<Arc<Self>, SealError> {
+        targets.bound_processes(settings.processes_per_principal);
         let news = targets.news();
         let limits = Arc::new(Limits::new(&settings.limits, clock.clone()));
         let snapshot = ArcSwap::from_pointee(Snapshot::build(Arc::new(settings), targets, limits, (0, 0)));

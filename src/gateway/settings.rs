@@ -47,6 +47,8 @@ pub struct GatewaySettings {
     pub name_budget: usize,
     /// How long a list, or a call to a server that has never listed, waits for servers still starting [TRN-8].
     pub first_list_wait: Duration,
+    /// The most processes of one principal, over all servers [TRN-4].
+    pub processes_per_principal: usize,
     /// The size of one page of our own lists, in bytes (product §9: 8 MiB).
     pub list_page_bytes: usize,
 }

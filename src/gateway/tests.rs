@@ -22,7 +22,7 @@ use crate::limit::LimitSettings;
 use crate::policy::{Pattern, Profile};
 use crate::runtime::Tasks;
 use crate::secret::Secret;
-use crate::upstream::fake;
+use crate::upstream::{TargetSet, fake};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
 use crate::wire::mcp::{CallParams, Kind, LEGACY_LATEST, Method, RequestMeta, STATELESS_LATEST};
 
@@ -93,6 +93,7 @@ pub(super) fn settings(names: &[UpstreamName], rules: &[Rules]) -> GatewaySettin
         principals,
         name_budget: 64,
         first_list_wait: Duration::from_secs(30),
+        processes_per_principal: TargetSet::PROCESSES_PER_PRINCIPAL,
         list_page_bytes: GatewaySettings::LIST_PAGE_BYTES,
     }
 }

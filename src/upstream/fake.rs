@@ -92,9 +92,9 @@ async fn hang(tool: String, hung: Hung) -> Reply {
 impl Connector for Fake {
     fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
         Box::pin(async move {
-            match want {
-                Want::Any | Want::Era(Era::Legacy) => Ok(Started { link: self, can: Capabilities::ASSUMED }),
-                Want::Era(Era::Stateless) => Err(StartError::Era(Era::Stateless, "it is a fake".to_owned())),
+            match want.era {
+                None | Some(Era::Legacy) => Ok(Started { link: self, can: Capabilities::ASSUMED }),
+                Some(Era::Stateless) => Err(StartError::Era(Era::Stateless, "it is a fake".to_owned())),
             }
         })
     }

@@ -13,25 +13,25 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Sleep, sleep};
 
 use crate::catalog::Lists;
-use crate::codes::Code;
 use crate::runtime::ReadyLatch;
 use crate::wire::mcp::{Capabilities, Kind, Kinds};
 
-use super::link::{Changes, Started, Want};
+use super::OnDown;
+use super::breaker::backoff;
+use super::link::{Changes, Started};
 use super::list::{self, Listing};
 use super::server::{Phase, Server, TargetStatus};
-use super::{OnDown, ServerSettings};
+use super::start::{Berth, ForList, STABLE};
 
-const BACKOFF_MIN: Duration = Duration::from_millis(500);
-const BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// How long after a server went down `on_down = "hide"` takes its tools away [TRN-7].
 const HIDE_AFTER: Duration = Duration::from_secs(10);
-/// A connection that has lived so long counts as good: the next pause is the shortest again.
-const STABLE: Duration = Duration::from_secs(10);
 /// Changes that come together are read once.
 const COALESCE: Duration = Duration::from_millis(250);
 /// A list with a time to live is read again after it, but not more often than this; nor is one that could not be read.
 const TTL_MIN: Duration = Duration::from_secs(5);
+/// How often it is looked at what nobody uses, at the least and at the most.
+const SWEEP_MIN: Duration = Duration::from_millis(250);
+const SWEEP_MAX: Duration = Duration::from_secs(30);
 /// How long the first good list of a server waits for its lists of the other kinds.
 const LAG: Duration = Duration::from_secs(2);
 
@@ -81,22 +81,31 @@ impl Server {
             biased;
             () = self.stopping.cancelled() => {}
             () = Arc::clone(&self).keep(latch) => {}
+            () = self.tidy() => {}
+        }
+    }
+
+    /// Stops what nobody uses, as long as the server lives.
+    async fn tidy(&self) {
+        let pause = self.settings.idle_stop.map_or(SWEEP_MAX, |idle| (idle / 4).clamp(SWEEP_MIN, SWEEP_MAX));
+        loop {
+            sleep(pause).await;
+            self.sweep(self.clock.now());
         }
     }
 
     async fn keep(self: Arc<Self>, mut latch: Option<ReadyLatch>) {
         let mut failures = 0_u32;
         loop {
-            let started = {
-                let _permit = self.starts.acquire().await;
-                let open = Arc::clone(&self.connector).open(Want::Any);
-                tokio::time::timeout(self.settings.start_timeout, open).await
+            let life = match self.open_for_list().await {
+                Ok(opened) => self.live(opened, &mut latch).await,
+                Err(err) => Life::Barren(err.to_string()),
             };
-            let life = match started {
-                Ok(Ok(started)) => self.live(started, &mut latch).await,
-                Ok(Err(err)) => Life::Barren(err.to_string()),
-                Err(_) => Life::Barren("did not finish its start in time (start_timeout_secs)".to_owned()),
-            };
+            if self.pool.was_laid_down() {
+                self.pool.rested().await;
+                failures = 0;
+                continue;
+            }
             failures = if matches!(life, Life::Long) { 0 } else { failures.saturating_add(1) };
             match life {
                 Life::Long | Life::Short => self.set_phase(if failures < 2 {
@@ -104,11 +113,7 @@ impl Server {
                 } else {
                     Phase::Down(format!("has ended {failures} times soon after its start"))
                 }),
-                Life::Barren(cause) => {
-                    tracing::warn!(server = %self.name(), cause, code = Code::ServerDown.id(), "the server is down");
-                    self.set_phase(Phase::Down(cause));
-                    self.hide_later();
-                }
+                Life::Barren(cause) => self.fell(cause),
             }
             sleep(backoff(failures)).await;
             if matches!(self.status.borrow().phase, Phase::Down(_)) && failures == 1 {
@@ -118,7 +123,9 @@ impl Server {
     }
 
     /// Lives with one connection until it ends. Changes are listened for before anything is read, so that none is lost.
-    async fn live(self: &Arc<Self>, started: Started, latch: &mut Option<ReadyLatch>) -> Life {
+    async fn live(self: &Arc<Self>, opened: ForList, latch: &mut Option<ReadyLatch>) -> Life {
+        let ForList { started, berth } = opened;
+        let mut berth = Some(berth);
         let link = Arc::clone(&started.link);
         let kinds = started.can.lists;
         let (found, mut heard) = mpsc::channel(Kind::ALL.len());
@@ -127,8 +134,7 @@ impl Server {
             Arc::clone(&link).watch(started.can.tells);
         }
         let mut watching = pin!(self.watches.serve(&link, started.can));
-        let reading =
-            kinds.iter().map(|kind| keep_kind(&started, kind, &self.settings, changes.clone(), found.clone()));
+        let reading = kinds.iter().map(|kind| keep_kind(self, &started, kind, changes.clone(), found.clone()));
         let mut reading = pin!(join_all(reading));
         let mut keeping = self.keeping(started.can);
         let mut age = Age::Young(None);
@@ -138,7 +144,7 @@ impl Server {
                     link.close();
                     return Life::Barren(cause);
                 }
-                self.settle(&started, &mut keeping);
+                self.settle(&started, berth.take(), &mut keeping);
                 // Ready from the first good list on, whatever happens later [OPS-4].
                 drop(latch.take());
                 age = Age::Young(Some(Box::pin(sleep(STABLE))));
@@ -149,7 +155,9 @@ impl Server {
                     if !keeping.settled {
                         return Life::Barren(keeping.failure().unwrap_or(words));
                     }
-                    tracing::warn!(server = %self.name(), cause = words, "the server has gone");
+                    if !self.pool.is_laid_down() {
+                        tracing::warn!(server = %self.name(), cause = words, "the server has gone");
+                    }
                     return age.life();
                 }
                 () = self.apart.notified() => {
@@ -202,11 +210,11 @@ impl Server {
     }
 
     /// Shows what was read, and lets callers have the connection.
-    fn settle(&self, started: &Started, keeping: &mut Keeping) {
+    fn settle(self: &Arc<Self>, started: &Started, berth: Option<Berth>, keeping: &mut Keeping) {
         keeping.settled = true;
         keeping.lag = None;
         self.found(started.link.era());
-        self.offer(&started.link);
+        self.offer(&started.link, berth.unwrap_or(Berth::Owned));
         self.publish(&keeping.lists, started.can);
     }
 
@@ -226,7 +234,7 @@ impl Server {
         self.kept.write(&self.settings, self.status.subscribe(), &self.tasks);
     }
 
-    fn hide_later(self: &Arc<Self>) {
+    pub(super) fn hide_later(self: &Arc<Self>) {
         if self.settings.on_down != OnDown::Hide || self.is_hidden() {
             return;
         }
@@ -243,16 +251,18 @@ impl Server {
 
 /// Reads a kind, and again after each change and when it is no longer fresh. Never ends.
 async fn keep_kind(
+    server: &Server,
     started: &Started,
     kind: Kind,
-    settings: &ServerSettings,
     mut changes: watch::Receiver<Changes>,
     found: mpsc::Sender<Reading>,
 ) {
+    let mut doubts = server.doubts.subscribe();
     loop {
         let before = *changes.borrow_and_update();
-        let reading = list::read(&started.link, kind, settings);
-        let listing = tokio::time::timeout(settings.tool_max, reading)
+        doubts.mark_unchanged();
+        let reading = list::read(&started.link, kind, &server.settings);
+        let listing = tokio::time::timeout(server.settings.tool_max, reading)
             .await
             .unwrap_or_else(|_| Err("its pages take too long".to_owned()));
         let again = match &listing {
@@ -270,6 +280,7 @@ async fn keep_kind(
         };
         tokio::select! {
             () = changed(&mut changes, kind, &before) => sleep(COALESCE).await,
+            Ok(()) = doubts.changed() => sleep(COALESCE).await,
             () = expired => {}
         }
     }
@@ -321,14 +332,3 @@ impl Keeping {
         if self.good { None } else { self.cause.take() }
     }
 }
-
-/// The pause before start number `failures + 1`: doubled each time, with up to a quarter of jitter.
-fn backoff(failures: u32) -> Duration {
-    let base = BACKOFF_MIN.saturating_mul(1 << failures.saturating_sub(1).min(7)).min(BACKOFF_MAX);
-    let jitter = crate::seal::random::<1>().map_or(0, |[byte]| u32::from(byte));
-    base + base / 4 * jitter / 255
-}
-
-#[cfg(test)]
-#[path = "keeper_tests.rs"]
-mod tests;

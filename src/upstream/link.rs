@@ -15,9 +15,10 @@ use crate::exchange::{Reply, UpstreamCall};
 use crate::wire::bridge::{self, Hop};
 use crate::wire::json;
 use crate::wire::jsonrpc::Notification;
-use crate::wire::mcp::{Capabilities, Era, Kind, Kinds, Level, STATELESS_LATEST};
+use crate::wire::mcp::{Capabilities, Era, Features, Kind, Kinds, Level, STATELESS_LATEST};
 
 use super::loudness::Loudness;
+use super::place::{Full, Place};
 
 use super::heard::Heard;
 
@@ -38,13 +39,28 @@ pub(super) trait Connector: Send + Sync + fmt::Debug {
     }
 }
 
-/// Which era a connection is wanted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
-    /// Whatever a probe finds (protocol §2.8).
-    Any,
-    /// This one; no other will do.
-    Era(Era),
+/// What connection is wanted.
+#[derive(Clone, Debug)]
+pub(super) struct Want {
+    /// The era, and no other will do; `None`: whatever a probe finds (protocol §2.8).
+    pub(super) era: Option<Era>,
+    /// What the server may ask there, as it is declared to a legacy one.
+    pub(super) features: Features,
+    /// The right to a process, kept until that is reaped; connections that are no process need none.
+    pub(super) place: Option<Arc<Place>>,
+}
+
+#[cfg(test)]
+impl Want {
+    /// Whatever a probe finds.
+    pub(super) const fn any() -> Self {
+        Self { era: None, features: Features::NONE, place: None }
+    }
+
+    /// This era.
+    pub(super) const fn of(era: Era) -> Self {
+        Self { era: Some(era), features: Features::NONE, place: None }
+    }
 }
 
 /// A connection after its handshake.
@@ -65,6 +81,9 @@ pub(super) enum StartError {
     /// It could not be reached, ended, or did not answer in time. The text names the cause.
     #[error("{0}")]
     Failed(String),
+    /// There are as many processes as there may be.
+    #[error("{0}")]
+    Full(Full),
 }
 
 /// One live connection.

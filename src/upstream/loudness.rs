@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::exchange::{OwnerKey, UpstreamCall};
 use crate::wire::mcp::{Era, Level};
 
+use super::Isolation;
 use super::link::{Link, Outgoing};
 use super::server::Server;
 
@@ -49,8 +50,8 @@ impl Server {
         if link.era() != Era::Legacy || !self.status.borrow().can.logging {
             return;
         }
-        let shared = !self.is_http() || matches!(call.owner.key, OwnerKey::Principal(_));
-        if !link.loudness().wants(level, shared) {
+        let own = self.settings().isolation() == Isolation::Session && matches!(call.owner.key, OwnerKey::Session(_));
+        if !link.loudness().wants(level, !own) {
             return;
         }
         let members = format!("\"level\":\"{}\"", level.as_str());

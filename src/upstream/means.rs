@@ -8,6 +8,7 @@ use crate::clock::Clock;
 use crate::runtime::Tasks;
 
 use super::kept::Kept;
+use super::place::Census;
 
 /// How many servers start at once (product §9).
 const STARTS_MAX: usize = 4;
@@ -22,11 +23,12 @@ pub(super) struct Means {
     /// Counts what has happened to any server.
     pub(super) news: watch::Sender<u64>,
     pub(super) kept: Kept,
+    pub(super) census: Arc<Census>,
 }
 
 impl Means {
     pub(super) fn new(tasks: Tasks, clock: Clock) -> Self {
         let (starts, news) = (Arc::new(Semaphore::new(STARTS_MAX)), watch::Sender::new(0));
-        Self { tasks, clock, starts, news, kept: Kept::default() }
+        Self { tasks, clock, starts, news, kept: Kept::default(), census: Census::new() }
     }
 }

@@ -4,6 +4,7 @@
 //! is down, slow or hostile costs the others nothing; no client credential comes here.
 
 mod again;
+mod breaker;
 #[cfg(test)]
 pub(crate) mod fake;
 mod heard;
@@ -15,9 +16,12 @@ mod link;
 mod list;
 mod loudness;
 mod means;
+mod place;
+mod pool;
 mod server;
 mod set;
 mod settings;
+mod start;
 mod stdio;
 mod succession;
 mod watches;
@@ -25,5 +29,5 @@ mod watches;
 pub use lease::Lease;
 pub use server::{Phase, Server, TargetStatus};
 pub use set::{SetError, TargetSet};
-pub use settings::{EraChoice, OnDown, ServerSettings, Transport};
+pub use settings::{EraChoice, Isolation, OnDown, ServerSettings, Transport};
 pub use watches::{Hears, Watch, WatchError};

@@ -3,7 +3,6 @@
 //! Not for: transports (`stdio`, `http`) or policy. Invariants: one principal's state is never in another's hands (stdio
 //! per principal, legacy HTTP per client session); a start in progress is shared by all who wait for it.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +11,10 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Lists;
-use crate::exchange::{OwnerKey, Reject, RejectKind, Reply, UpstreamCall};
-use crate::id::{PrincipalId, UpstreamName};
+use crate::clock::Clock;
+use crate::codes::Code;
+use crate::exchange::{ReasonCode, Reject, RejectKind, Reply, Source, UpstreamCall};
+use crate::id::UpstreamName;
 use crate::policy::Permitted;
 use crate::runtime::Tasks;
 use crate::wire::mcp::{Capabilities, Era};
@@ -21,8 +22,10 @@ use crate::wire::mcp::{Capabilities, Era};
 use super::again;
 use super::kept::Kept;
 use super::lease::Lease;
-use super::link::{Connector, Link, Outgoing, StartError, Want};
+use super::link::{Connector, Link, Outgoing, StartError};
 use super::means::Means;
+use super::place::Places;
+use super::pool::Pool;
 use super::watches::Watches;
 use super::{ServerSettings, Transport};
 
@@ -54,6 +57,8 @@ pub struct Server {
     pub(super) connector: Arc<dyn Connector>,
     pub(super) lease: Arc<Lease>,
     pub(super) tasks: Tasks,
+    pub(super) clock: Clock,
+    /// Held by a start that no call waits for.
     pub(super) starts: Arc<Semaphore>,
     /// The resources of it that are watched.
     pub(super) watches: Arc<Watches>,
@@ -68,47 +73,26 @@ pub struct Server {
     pub(super) apart: Notify,
     /// The whole set is being closed: nothing is started again.
     pub(super) stopping: CancellationToken,
+    /// Counts the calls that could not be delivered: a server that comes back without a word may have another list.
+    pub(super) doubts: watch::Sender<u64>,
+    pub(super) pool: Pool,
     eras: Mutex<Eras>,
     /// The connection the list is read over.
     pub(super) catalog: Mutex<Option<Arc<dyn Link>>>,
-    /// The same, until a caller takes it for its own.
-    pub(super) unowned: Mutex<Option<Arc<dyn Link>>>,
-    pub(super) slots: Mutex<HashMap<SlotKey, Slot>>,
 }
 
 /// What is known of the eras a server speaks: a set, filled as it is found out (protocol §2.8).
 #[derive(Clone, Copy, Debug, Default)]
-struct Eras {
+pub(super) struct Eras {
     legacy: Option<bool>,
     stateless: Option<bool>,
 }
-
-/// Forgets a slot that was made for a connection which never came to be, also when its caller has gone.
-struct Tidy<'a> {
-    server: &'a Server,
-    key: &'a SlotKey,
-}
-
-impl Drop for Tidy<'_> {
-    fn drop(&mut self) {
-        self.server.forget(self.key, None);
-    }
-}
-
-/// Whose connection, in which era.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum SlotKey {
-    Owner(OwnerKey, Era),
-    Principal(PrincipalId, Era),
-    Shared,
-}
-
-pub(super) type Slot = Arc<tokio::sync::Mutex<Option<Arc<dyn Link>>>>;
 
 // === impl Server ===
 
 impl Server {
     pub(super) fn new(settings: Arc<ServerSettings>, connector: Arc<dyn Connector>, means: &Means) -> Arc<Self> {
+        let places = Places::new(settings.max_processes, Arc::clone(&means.census));
         let status =
             watch::Sender::new(TargetStatus { phase: Phase::Starting, lists: None, can: Capabilities::default() });
         Arc::new(Self {
@@ -116,6 +100,7 @@ impl Server {
             settings,
             connector,
             tasks: means.tasks.clone(),
+            clock: means.clock.clone(),
             starts: Arc::clone(&means.starts),
             watches: Arc::default(),
             status,
@@ -126,10 +111,10 @@ impl Server {
             sole: AtomicBool::new(false),
             apart: Notify::new(),
             stopping: CancellationToken::new(),
+            doubts: watch::Sender::new(0),
+            pool: Pool::new(places),
             eras: Mutex::default(),
             catalog: Mutex::default(),
-            unowned: Mutex::default(),
-            slots: Mutex::default(),
         })
     }
 
@@ -182,7 +167,7 @@ impl Server {
         let _settled = status.wait_for(|status| status.phase != Phase::Starting).await.is_ok();
     }
 
-    /// Sends a permitted call over the connection of its owner.
+    /// Sends a permitted call over the connection of its owner, which the call holds until its end.
     ///
     /// # Cancel safety
     /// Dropping the future or the reply cancels the call at the server.
@@ -190,21 +175,46 @@ impl Server {
         let outgoing = Outgoing::Call(Arc::new(permitted.into_inner()));
         let mut again = true;
         loop {
-            let Outgoing::Call(call) = &outgoing else { return Reply::once(Err(self.down("not a call"))) };
-            let link = match self.link_for(call).await {
-                Ok(link) => link,
+            let Outgoing::Call(call) = &outgoing else {
+                return Reply::once(Err(self.down(&StartError::Failed("not a call".to_owned()))));
+            };
+            let held = match self.held_for(call).await {
+                Ok(held) => held,
                 Err(reject) => return Reply::once(Err(reject)),
             };
-            self.tell_loudness(&link, call).await;
-            let reply = Arc::clone(&link).request(outgoing.clone()).await;
+            self.tell_loudness(held.link(), call).await;
+            let reply = Arc::clone(held.link()).request(outgoing.clone()).await;
             if again::is_mismatch(&reply, call) {
-                return self.again(&link, call).await.unwrap_or(reply);
+                let reply = self.again(held.link(), call).await.unwrap_or(reply);
+                return held.until_the_end_of(reply);
+            }
+            let undelivered = reply.is_safe_to_retry();
+            if undelivered && self.is_http() {
+                self.doubts.send_modify(|count| *count += 1);
             }
             // A connection that was ending when it was chosen has not passed the call on: once more, on a new one.
-            if !(again && link.closed().is_cancelled() && reply.is_safe_to_retry()) {
-                return reply;
+            if !(again && undelivered && held.link().closed().is_cancelled()) {
+                return held.until_the_end_of(reply);
             }
             again = false;
+        }
+    }
+
+    /// Takes note that the server is down, and why.
+    pub(super) fn fell(self: &Arc<Self>, cause: String) {
+        tracing::warn!(server = %self.name(), cause, code = Code::ServerDown.id(), "the server is down");
+        self.set_phase(Phase::Down(cause));
+        self.hide_later();
+    }
+
+    /// Takes note that the server is used, though its list cannot be read now.
+    pub(super) fn is_used_without_list(&self) {
+        let waited = {
+            let status = self.status.borrow();
+            status.lists.is_some() && status.phase == Phase::Starting
+        };
+        if waited {
+            self.set_phase(Phase::Ready);
         }
     }
 
@@ -224,6 +234,10 @@ impl Server {
         self.news.send_modify(|count| *count += 1);
     }
 
+    pub(super) fn eras(&self) -> Eras {
+        *self.eras.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn found(&self, era: Era) {
         let mut eras = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
         match era {
@@ -232,7 +246,7 @@ impl Server {
         }
     }
 
-    fn lacks(&self, era: Era) {
+    pub(super) fn lacks(&self, era: Era) {
         let mut eras = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
         match era {
             Era::Legacy => eras.legacy = Some(false),
@@ -240,180 +254,46 @@ impl Server {
         }
     }
 
-    /// Gives a connection that was opened for the list to its first fitting caller, or to all where it has no state.
-    pub(super) fn offer(&self, link: &Arc<dyn Link>) {
-        *self.catalog.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(link));
-        if !self.is_http() {
-            // With more principals than one, the list must not depend on what one of them does to a child of its own.
-            if !self.sole.load(Ordering::Acquire) {
-                return;
+    /// Says for a client why there is no connection, at once.
+    pub(super) fn down(&self, err: &StartError) -> Reject {
+        let name = self.name();
+        let reject = match err {
+            StartError::Full(full) => {
+                let words = format!("server '{name}': {full}");
+                Reject { source: Source::Gateway, ..Reject::client(RejectKind::Busy, words, ReasonCode::TooManyCalls) }
             }
-            *self.unowned.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(link));
-        } else if link.era() == Era::Stateless {
-            let slot = Arc::new(tokio::sync::Mutex::new(Some(Arc::clone(link))));
-            self.slots.lock().unwrap_or_else(PoisonError::into_inner).insert(SlotKey::Shared, slot);
-        }
-    }
-
-    async fn link_for(self: &Arc<Self>, call: &UpstreamCall) -> Result<Arc<dyn Link>, Reject> {
-        // A connection that lives serves its owner, whatever has happened to the one the list is read over.
-        if let Some(link) = self.open_already(call) {
-            return Ok(link);
-        }
-        self.settled().await;
-        if let Phase::Down(cause) = self.status().phase {
-            return Err(self.down(&cause));
-        }
-        let native = call.client.version.era();
-        let eras = *self.eras.lock().unwrap_or_else(PoisonError::into_inner);
-        let speaks = match native {
-            Era::Legacy => eras.legacy,
-            Era::Stateless => eras.stateless,
-        };
-        let other = if native == Era::Legacy { Era::Stateless } else { Era::Legacy };
-        if speaks == Some(false) {
-            return self.link_in(other, call).await.map_err(|err| self.down(&err.to_string()));
-        }
-        let bridgeable = match other {
-            Era::Legacy => eras.legacy,
-            Era::Stateless => eras.stateless,
-        };
-        match self.link_in(native, call).await {
-            Ok(link) => Ok(link),
-            // A server that is known to live in the other era, and does not start in this one, does not speak it.
-            Err(err @ (StartError::Era(..) | StartError::Failed(_)))
-                if speaks.is_none() && (matches!(err, StartError::Era(..)) || bridgeable == Some(true)) =>
-            {
-                tracing::info!(server = %self.name(), era = ?native, why = %err, "the server is bridged to from this era");
-                let link = self.link_in(other, call).await.map_err(|err| self.down(&err.to_string()))?;
-                self.lacks(native);
-                Ok(link)
-            }
-            Err(err) => Err(self.down(&err.to_string())),
-        }
-    }
-
-    fn open_already(&self, call: &UpstreamCall) -> Option<Arc<dyn Link>> {
-        let native = call.client.version.era();
-        let other = if native == Era::Legacy { Era::Stateless } else { Era::Legacy };
-        let eras = *self.eras.lock().unwrap_or_else(PoisonError::into_inner);
-        let speaks = if native == Era::Legacy { eras.legacy } else { eras.stateless };
-        let wanted = if speaks == Some(false) { other } else { native };
-        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = slots.get(&self.key(wanted, call))?;
-        let held = slot.try_lock().ok()?;
-        held.as_ref().filter(|link| !link.closed().is_cancelled()).cloned()
-    }
-
-    async fn link_in(self: &Arc<Self>, era: Era, call: &UpstreamCall) -> Result<Arc<dyn Link>, StartError> {
-        let key = self.key(era, call);
-        let _tidy = Tidy { server: self, key: &key };
-        tokio::select! {
-            biased;
-            () = self.stopping.cancelled() => Err(StartError::Failed("is being stopped".to_owned())),
-            opened = self.open_in(era, &key, call) => opened,
-        }
-    }
-
-    async fn open_in(
-        self: &Arc<Self>,
-        era: Era,
-        key: &SlotKey,
-        call: &UpstreamCall,
-    ) -> Result<Arc<dyn Link>, StartError> {
-        let slot = {
-            let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(slots.entry(key.clone()).or_default())
-        };
-        let mut held = slot.lock().await;
-        if let Some(link) = held.as_ref().filter(|link| !link.closed().is_cancelled()) {
-            return Ok(Arc::clone(link));
-        }
-        let adopted = self.adopt(era);
-        let link = match adopted {
-            Some(link) => link,
-            None => {
-                let open = Arc::clone(&self.connector).open(Want::Era(era));
-                match tokio::time::timeout(self.settings.start_timeout, open).await {
-                    Ok(started) => started?.link,
-                    Err(_) => return Err(StartError::Failed("did not finish its start in time".to_owned())),
-                }
+            StartError::Era(..) | StartError::Failed(_) => {
+                let cause = err.to_string();
+                let shown = cause.strip_prefix(&format!("server '{name}' ")).unwrap_or(&cause);
+                let public = match self.settings.show_stderr {
+                    true => format!("server '{name}' is down: {shown}"),
+                    false => format!("server '{name}' is down"),
+                };
+                Reject::upstream(RejectKind::Upstream, public, cause)
             }
         };
-        self.found(era);
-        self.end_with_owner(key, call, &link);
-        *held = Some(Arc::clone(&link));
-        Ok(link)
-    }
-
-    fn adopt(&self, era: Era) -> Option<Arc<dyn Link>> {
-        let mut unowned = self.unowned.lock().unwrap_or_else(PoisonError::into_inner);
-        unowned.take_if(|link| link.era() == era && !link.closed().is_cancelled())
-    }
-
-    fn key(&self, era: Era, call: &UpstreamCall) -> SlotKey {
-        match (self.is_http(), era) {
-            (false, _) => SlotKey::Principal(call.principal.clone(), era),
-            (true, Era::Stateless) => SlotKey::Shared,
-            (true, Era::Legacy) => SlotKey::Owner(call.owner.key.clone(), era),
-        }
-    }
-
-    /// Closes a connection when its owner ends, and forgets it when it closes.
-    fn end_with_owner(self: &Arc<Self>, key: &SlotKey, call: &UpstreamCall, link: &Arc<dyn Link>) {
-        if !matches!(key, SlotKey::Owner(OwnerKey::Session(_), _)) {
-            return;
-        }
-        let Some(ended) = call.owner.ended.clone() else { return };
-        let (server, key, link) = (Arc::clone(self), key.clone(), Arc::clone(link));
-        self.tasks.spawn("end a server session with its owner", async move {
-            tokio::select! {
-                () = ended.cancelled() => link.close(),
-                () = link.closed().cancelled() => {}
-            }
-            server.forget(&key, Some(&link));
-        });
-    }
-
-    /// Drops the slot of a connection that has ended, or of one that never was; not one that somebody has filled anew.
-    fn forget(&self, key: &SlotKey, ended: Option<&Arc<dyn Link>>) {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let stale = slots.get(key).is_some_and(|slot| match (slot.try_lock().as_deref(), ended) {
-            (Ok(Some(held)), Some(ended)) => Arc::ptr_eq(held, ended),
-            (Ok(None), _) => true,
-            (Ok(Some(_)), None) | (Err(_), _) => false,
-        });
-        if stale {
-            slots.remove(key);
-        }
-    }
-
-    fn down(&self, cause: &str) -> Reject {
-        Reject::upstream(RejectKind::Upstream, format!("server '{}' is down", self.name()), cause).safe_to_retry()
+        reject.safe_to_retry()
     }
 
     /// Ends every connection in order; the server is not started again.
     pub(super) async fn close(&self) {
         self.stopping.cancel();
-        let links: Vec<Arc<dyn Link>> =
-            self.catalog.lock().unwrap_or_else(PoisonError::into_inner).take().into_iter().collect();
-        let slots: Vec<Slot> = {
-            let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-            slots.drain().map(|(_, slot)| slot).collect()
-        };
+        let mut links = self.pool.stock().drain();
+        links.extend(self.catalog.lock().unwrap_or_else(PoisonError::into_inner).take());
         for link in &links {
             link.close();
         }
-        let owned = slots.into_iter().map(|slot| async move {
-            let link = slot.lock().await.take();
-            if let Some(link) = link {
-                link.close();
-                link.ended().await;
-            }
-        });
-        let lists = futures_util::future::join_all(links.into_iter().map(Link::ended));
-        futures_util::future::join(futures_util::future::join_all(owned), lists).await;
+        futures_util::future::join_all(links.into_iter().map(Link::ended)).await;
         self.connector.ended().await;
+    }
+}
+
+impl Eras {
+    pub(super) const fn speaks(self, era: Era) -> Option<bool> {
+        match era {
+            Era::Legacy => self.legacy,
+            Era::Stateless => self.stateless,
+        }
     }
 }
 

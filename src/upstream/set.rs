@@ -12,6 +12,7 @@ use crate::runtime::{Ready, State, Tasks};
 
 use super::link::Connector;
 use super::means::Means;
+use super::place::Census;
 use super::server::Server;
 use super::stdio::{BaseEnv, StdioConnector};
 use super::{ServerSettings, Transport};
@@ -62,6 +63,14 @@ impl TargetSet {
     #[cfg(test)]
     pub(super) fn of(servers: Vec<Arc<Server>>, means: Means) -> Self {
         Self { servers, yard: Arc::new(Yard::new(means, Arc::from([]))) }
+    }
+
+    /// The default of `[limits] processes_per_principal`.
+    pub const PROCESSES_PER_PRINCIPAL: usize = Census::MAX;
+
+    /// Changes how many processes one principal may have over all servers [TRN-4].
+    pub fn bound_processes(&self, per_principal: usize) {
+        self.yard.means.census.bound(per_principal);
     }
 
     /// Keeps the servers' lists in the state folder from here on, and shows what is kept there until fresh ones arrive

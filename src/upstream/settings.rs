@@ -36,6 +36,14 @@ pub struct ServerSettings {
     pub on_down: OnDown,
     /// Authorities that its certificate may be of, beside the default ones; with it, nothing but https is spoken [TRN-5].
     pub tls_ca_cert_path: Option<PathBuf>,
+    /// Who owns a connection; `None`: the transport's own way.
+    pub isolation: Option<Isolation>,
+    /// The most processes of this server at once [TRN-4].
+    pub max_processes: usize,
+    /// How long a process may be unused until it is stopped; `None`: for ever [TRN-4].
+    pub idle_stop: Option<Duration>,
+    /// Whether a principal may read the last lines of a process's stderr in an error [TRN-4].
+    pub show_stderr: bool,
     /// Whether large answers are looked at before the client has them; if not, they are passed on as they come [LIM-1].
     pub inspect: bool,
 }
@@ -79,6 +87,17 @@ pub enum EraChoice {
     Stateless,
 }
 
+/// Who owns a connection to a server, and with it what the server keeps for it [TRN-4].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Each principal, in all of its sessions.
+    Principal,
+    /// Each session of a client; a client without sessions is its principal.
+    Session,
+    /// Nobody: all who are granted the server share it, by the operator's explicit word.
+    Shared,
+}
+
 /// What happens to a server's tools while it is down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDown {
@@ -115,6 +134,21 @@ impl ServerSettings {
     /// The default of `max_response_bytes`: 10 MiB in base64 and 2 MiB for the envelope.
     pub const MAX_RESPONSE_BYTES: usize = 16_078_168;
 
+    /// The default of `max_processes`.
+    pub const MAX_PROCESSES: usize = 64;
+    /// The default of `idle_stop_secs`.
+    pub const IDLE_STOP: Duration = Duration::from_secs(1800);
+
+    /// Returns who owns a connection: each principal its processes, each session its HTTP session, if nothing is said.
+    #[must_use]
+    pub const fn isolation(&self) -> Isolation {
+        match (self.isolation, &self.transport) {
+            (Some(isolation), _) => isolation,
+            (None, Transport::Http { .. }) => Isolation::Session,
+            (None, Transport::Stdio { .. }) => Isolation::Principal,
+        }
+    }
+
     /// Makes settings with the defaults of product §9.
     #[must_use]
     pub const fn new(name: UpstreamName, transport: Transport) -> Self {
@@ -131,6 +165,10 @@ impl ServerSettings {
             required: false,
             on_down: OnDown::Keep,
             tls_ca_cert_path: None,
+            isolation: None,
+            max_processes: Self::MAX_PROCESSES,
+            idle_stop: Some(Self::IDLE_STOP),
+            show_stderr: false,
             inspect: true,
         }
     }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use crate::exchange::OwnerKey;
 use crate::id::PrincipalId;
 
+use super::Isolation;
 use super::lease::Lease;
-use super::server::{Server, Slot, SlotKey};
+use super::server::Server;
 
 impl Server {
     /// Marks the server as started; `false` if it was already.
@@ -44,42 +44,29 @@ impl Server {
             return;
         }
         // What one principal does to its child must not be everybody's list from here on.
-        drop(self.unowned.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.pool.stock().unowned.take());
         if !self.is_http() && self.lists_over_an_owned_one() {
             self.apart.notify_one();
         }
     }
 
-    /// Says whether the connection that the list is read over belongs to somebody, or may be on the way to.
+    /// Says whether one principal alone is granted the server.
+    pub(super) fn is_sole(&self) -> bool {
+        self.sole.load(Ordering::Acquire)
+    }
+
+    /// Says whether the connection that the list is read over belongs to one of several principals.
     pub(super) fn lists_over_an_owned_one(&self) -> bool {
         let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(catalog) = catalog else { return false };
-        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let owned = |slot: &Slot| {
-            slot.try_lock().map_or(true, |held| held.as_ref().is_some_and(|link| Arc::ptr_eq(link, &catalog)))
-        };
-        slots.values().any(owned)
+        self.settings().isolation() == Isolation::Principal && self.pool.stock().owns(&catalog)
     }
 
     /// Closes the connections of those principals that may not keep them.
     pub(super) fn keep_connections(&self, keeps: impl Fn(&PrincipalId) -> bool) {
-        let gone = |key: &SlotKey| match key {
-            SlotKey::Principal(principal, _) | SlotKey::Owner(OwnerKey::Principal(principal), _) => !keeps(principal),
-            // The session's own end closes it.
-            SlotKey::Owner(OwnerKey::Session(_), _) | SlotKey::Shared => false,
-        };
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let keys: Vec<SlotKey> = slots.keys().filter(|key| gone(key)).cloned().collect();
-        let taken: Vec<_> = keys.iter().filter_map(|key| slots.remove(key)).collect();
-        drop(slots);
-        for slot in taken {
-            self.tasks.spawn("close a connection that nobody may use", async move {
-                // A start under way is waited for.
-                if let Some(link) = slot.lock().await.take() {
-                    link.close();
-                    link.ended().await;
-                }
-            });
+        for link in self.pool.stock().drain_but(keeps) {
+            link.close();
+            self.tasks.spawn("close a connection that nobody may use", link.ended());
         }
     }
 }

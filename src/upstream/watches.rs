@@ -119,7 +119,10 @@ impl Server {
     /// # Errors
     /// [`WatchError::TooMany`].
     pub fn watch(&self, uri: Permitted<Arc<str>>, hears: Hears) -> Result<Watch, WatchError> {
-        Watches::add(&self.watches, uri.into_inner(), hears)
+        let watch = Watches::add(&self.watches, uri.into_inner(), hears)?;
+        // The subscription stands on the connection of the list, which may have been stopped for being idle.
+        self.pool.wake();
+        Ok(watch)
     }
 
     /// Says whether a watch is one of this server, and not of one that it has replaced.
@@ -189,7 +192,6 @@ impl Default for Watches {
 
 impl Watches {
     /// Says whether nothing is watched.
-    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.state().wanted.is_empty()
     }

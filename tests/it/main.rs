@@ -34,6 +34,8 @@ mod manual;
 #[cfg(test)]
 mod orphans;
 #[cfg(test)]
+mod pool;
+#[cfg(test)]
 mod rates;
 #[cfg(test)]
 mod reload;

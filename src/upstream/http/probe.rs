@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::exchange::Reject;
 use crate::runtime::Tasks;
 use crate::upstream::EraChoice;
-use crate::upstream::link::{StartError, Started, Want};
+use crate::upstream::link::{StartError, Started};
 use crate::wire::bridge;
 use crate::wire::jsonrpc::{ErrorObject, Message, RequestId, Response, code};
 use crate::wire::mcp::{Capabilities, Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST, name};
@@ -42,20 +42,20 @@ enum Finding {
 pub(super) async fn open(
     target: Arc<Target>,
     tasks: Tasks,
-    (choice, want): (EraChoice, Want),
+    (choice, want): (EraChoice, Option<Era>),
     probe_timeout: Duration,
 ) -> Result<Started, StartError> {
     match (choice, want) {
-        (EraChoice::Legacy, Want::Era(Era::Stateless)) => {
+        (EraChoice::Legacy, Some(Era::Stateless)) => {
             Err(StartError::Era(Era::Stateless, "configured as legacy".to_owned()))
         }
-        (EraChoice::Stateless, Want::Era(Era::Legacy)) => {
+        (EraChoice::Stateless, Some(Era::Legacy)) => {
             Err(StartError::Era(Era::Legacy, "configured as stateless".to_owned()))
         }
-        (EraChoice::Legacy | EraChoice::Auto, Want::Era(Era::Legacy)) | (EraChoice::Legacy, Want::Any) => {
+        (EraChoice::Legacy | EraChoice::Auto, Some(Era::Legacy)) | (EraChoice::Legacy, None) => {
             legacy(target, tasks).await
         }
-        (EraChoice::Stateless, Want::Any | Want::Era(Era::Stateless)) => {
+        (EraChoice::Stateless, None | Some(Era::Stateless)) => {
             let can = match discover(&target, probe_timeout).await? {
                 Finding::Stateless(can) => can,
                 Finding::TryInitialize(why) => {
@@ -65,17 +65,17 @@ pub(super) async fn open(
             };
             Ok(stateless(target, tasks, can))
         }
-        (EraChoice::Auto, Want::Era(Era::Stateless)) => match discover(&target, probe_timeout).await? {
+        (EraChoice::Auto, Some(Era::Stateless)) => match discover(&target, probe_timeout).await? {
             Finding::Stateless(can) => Ok(stateless(target, tasks, can)),
             Finding::TryInitialize(why) => Err(StartError::Era(Era::Stateless, why)),
         },
-        (EraChoice::Auto, Want::Any) => match discover(&target, probe_timeout).await? {
+        (EraChoice::Auto, None) => match discover(&target, probe_timeout).await? {
             Finding::Stateless(can) => Ok(stateless(target, tasks, can)),
             Finding::TryInitialize(probed) => legacy(target, tasks).await.map_err(|err| match err {
                 StartError::Era(_, why) => {
                     StartError::Failed(format!("speaks no era: server/discover: {probed}; initialize: {why}"))
                 }
-                StartError::Failed(_) => err,
+                StartError::Failed(_) | StartError::Full(_) => err,
             }),
         },
     }

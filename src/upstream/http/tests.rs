@@ -81,11 +81,11 @@ impl Lab {
     }
 
     async fn legacy(&self) -> Arc<dyn Link> {
-        self.open(Want::Era(Era::Legacy)).await.unwrap().link
+        self.open(Want::of(Era::Legacy)).await.unwrap().link
     }
 
     async fn stateless(&self) -> Arc<dyn Link> {
-        self.open(Want::Any).await.unwrap().link
+        self.open(Want::any()).await.unwrap().link
     }
 
     fn calls(&self) -> usize {
@@ -429,7 +429,7 @@ async fn htp_07_any_2xx_acknowledges_a_notification() {
         _ => legacy(request, |_| Vec::new()),
     })
     .await;
-    let Err(StartError::Failed(why)) = lab.open(Want::Era(Era::Legacy)).await else { panic!("opened") };
+    let Err(StartError::Failed(why)) = lab.open(Want::of(Era::Legacy)).await else { panic!("opened") };
     assert!(why.contains("HTTP 500"), "{why}");
 }
 
@@ -598,7 +598,7 @@ async fn htp_12_a_refused_connection_is_safe_to_retry() {
         Arc::new(super::super::stateless::StatelessLink::new(Arc::clone(&http.target), tasks.clone()));
     let reject = refused(ask(&link, call()).await);
     assert_eq!((reject.kind, reject.retry), (RejectKind::Upstream, Retry::Safe));
-    let Err(StartError::Failed(why)) = http.open(Want::Any).await else { panic!("opened") };
+    let Err(StartError::Failed(why)) = http.open(Want::any()).await else { panic!("opened") };
     assert!(why.contains("cannot be reached") && !why.contains("canary"), "{why}");
 }
 
@@ -743,7 +743,7 @@ async fn ses_08_no_request_before_the_acknowledgement() {
         _ => legacy(request, |request| json("200 OK", &result(request, "1"))),
     })
     .await;
-    let mut opening = Box::pin(lab.open(Want::Era(Era::Legacy)));
+    let mut opening = Box::pin(lab.open(Want::of(Era::Legacy)));
     let posted = until("initialized", || lab.server.kinds().contains(&"notifications/initialized".to_owned()));
     tokio::select! { _ = &mut opening => panic!("opened before the acknowledgement"), () = posted => {} }
     release.notify_one();
@@ -761,7 +761,7 @@ async fn a_session_without_an_id_works_and_is_not_deleted() {
         _ => legacy(request, |_| response("404 Not Found", "", "")),
     })
     .await;
-    let started = lab.open(Want::Era(Era::Legacy)).await.unwrap();
+    let started = lab.open(Want::of(Era::Legacy)).await.unwrap();
     assert!(started.can.lists.contains(Kind::Tools) && started.can.tells.contains(Kind::Tools));
     assert_eq!(refused(ask(&started.link, call()).await).public, "server 'srv' answered HTTP 404");
     started.link.close();
@@ -806,7 +806,7 @@ async fn ids_06_initialize_is_never_cancelled() {
         |request| legacy(request, |_| Vec::new()).into_iter().map(|_| Step::Hang).collect(),
     )
     .await;
-    let Err(StartError::Failed(_)) = lab.open(Want::Era(Era::Legacy)).await else { panic!("opened") };
+    let Err(StartError::Failed(_)) = lab.open(Want::of(Era::Legacy)).await else { panic!("opened") };
     until("the connection to be closed", || lab.server.gone() == 1).await;
     assert_eq!(lab.server.kinds(), ["initialize"]);
 }
@@ -966,7 +966,7 @@ async fn the_probe_finds_the_era() {
             },
         )
         .await;
-        let started = lab.open(Want::Any).await.unwrap_or_else(|err| panic!("{what}: {err}"));
+        let started = lab.open(Want::any()).await.unwrap_or_else(|err| panic!("{what}: {err}"));
         assert_eq!(started.link.era(), era, "{what}");
         assert!(started.can.lists.contains(Kind::Tools), "{what}");
         ask(&started.link, list()).await.unwrap();
@@ -980,12 +980,12 @@ async fn failures_are_no_finding() {
     for (status, words) in [("401 No", "needs a credential"), ("403 No", "needs a credential"), ("502 No", "HTTP 502")]
     {
         let lab = Lab::new(move |_| response(status, "", "")).await;
-        let Err(StartError::Failed(why)) = lab.open(Want::Any).await else { panic!("{status}") };
+        let Err(StartError::Failed(why)) = lab.open(Want::any()).await else { panic!("{status}") };
         assert!(why.contains(words), "{why}");
         assert_eq!(lab.server.kinds().len(), 1);
     }
     let lab = Lab::new(|_| response("404 Not Found", "", "nothing here")).await;
-    let Err(StartError::Failed(why)) = lab.open(Want::Any).await else { panic!("opened") };
+    let Err(StartError::Failed(why)) = lab.open(Want::any()).await else { panic!("opened") };
     assert!(why.contains("nothing here"), "{why}");
 }
 
@@ -1002,17 +1002,17 @@ async fn an_era_that_is_wanted_or_configured_is_not_probed_for() {
     ];
     for answer in answers {
         let lab = Lab::new(answer).await;
-        let Err(StartError::Era(Era::Legacy, _)) = lab.open(Want::Era(Era::Legacy)).await else { panic!("opened") };
+        let Err(StartError::Era(Era::Legacy, _)) = lab.open(Want::of(Era::Legacy)).await else { panic!("opened") };
     }
 
     let lab = Lab::with(|settings| settings.era = EraChoice::Legacy, |request| legacy(request, |_| Vec::new())).await;
-    assert_eq!(lab.open(Want::Any).await.unwrap().link.era(), Era::Legacy);
+    assert_eq!(lab.open(Want::any()).await.unwrap().link.era(), Era::Legacy);
     assert_eq!(lab.server.kinds(), ["initialize", "notifications/initialized"]);
-    assert!(matches!(lab.open(Want::Era(Era::Stateless)).await, Err(StartError::Era(Era::Stateless, _))));
+    assert!(matches!(lab.open(Want::of(Era::Stateless)).await, Err(StartError::Era(Era::Stateless, _))));
 
     let lab = Lab::with(|settings| settings.era = EraChoice::Stateless, |_| response("404 Not Found", "", "")).await;
-    assert_eq!(lab.open(Want::Any).await.unwrap().link.era(), Era::Stateless);
-    assert!(matches!(lab.open(Want::Era(Era::Legacy)).await, Err(StartError::Era(Era::Legacy, _))));
+    assert_eq!(lab.open(Want::any()).await.unwrap().link.era(), Era::Stateless);
+    assert!(matches!(lab.open(Want::of(Era::Legacy)).await, Err(StartError::Era(Era::Legacy, _))));
 }
 
 // === caps ===
@@ -1078,7 +1078,7 @@ async fn settings_that_cannot_be_sent_fail_the_start() {
     if let Transport::Http { headers, .. } = &mut broken.transport {
         headers.push((HeaderName::from_static("x-key"), Secret::new("canary\r\nx: y".to_owned())));
     }
-    let Err(StartError::Failed(why)) = super::connector(Arc::new(broken), tasks.clone()).open(Want::Any).await else {
+    let Err(StartError::Failed(why)) = super::connector(Arc::new(broken), tasks.clone()).open(Want::any()).await else {
         panic!("opened")
     };
     assert!(why.contains("x-key") && !why.contains("canary"), "{why}");

@@ -191,7 +191,9 @@ impl Connection {
     /// Makes a refusal that names the server.
     pub(super) fn reject(&self, kind: RejectKind, what: &str) -> Reject {
         let public = format!("server '{}' {what}", self.settings.name);
-        Reject::upstream(kind, public.clone(), self.last_words().unwrap_or(public))
+        let detail = self.last_words().unwrap_or_else(|| public.clone());
+        let public = if self.settings.show_stderr { detail.clone() } else { public };
+        Reject::upstream(kind, public, detail)
     }
 
     /// Says how the child ended, with its last output.

@@ -18,6 +18,7 @@ use crate::upstream::ServerSettings;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want, subscription};
 use crate::upstream::loudness::Loudness;
+use crate::upstream::place::Place;
 
 use super::child::Supervisor;
 use super::connection::Connection;
@@ -65,10 +66,10 @@ impl StdioConnector {
     }
 
     async fn start(&self, want: Want) -> Result<Started, StartError> {
-        let plan = Plan::new(self.settings.era, want)?;
+        let plan = Plan::new(self.settings.era, want.era)?;
         let mut unfinished = Unfinished(None);
         let limit = self.settings.start_timeout;
-        let Ok(opened) = tokio::time::timeout(limit, self.attempts(plan, &mut unfinished)).await else {
+        let Ok(opened) = tokio::time::timeout(limit, self.attempts(plan, want.place, &mut unfinished)).await else {
             let tail = unfinished.0.as_ref().map(|connection| connection.output.tail()).unwrap_or_default();
             let last = if tail.is_empty() { String::new() } else { format!("; last output: {tail}") };
             let name = &self.settings.name;
@@ -85,14 +86,15 @@ impl StdioConnector {
     async fn attempts(
         &self,
         plan: Plan,
+        place: Option<Arc<Place>>,
         unfinished: &mut Unfinished,
     ) -> Result<(Arc<Connection>, Capabilities), StartError> {
-        let connection = self.launch(unfinished).await?;
+        let connection = self.launch(place.clone(), unfinished).await?;
         match super::handshake::open(&connection, plan).await? {
             Opened::Done(can) => return Ok((connection, can)),
             Opened::EndedAtProbe => tracing::debug!(server = %self.settings.name, "ended at the probe; started again"),
         }
-        let connection = self.launch(unfinished).await?;
+        let connection = self.launch(place, unfinished).await?;
         match super::handshake::open(&connection, Plan::Legacy).await? {
             Opened::Done(can) => Ok((connection, can)),
             Opened::EndedAtProbe => Err(StartError::Failed(format!("server '{}' ended", self.settings.name))),
@@ -100,7 +102,11 @@ impl StdioConnector {
     }
 
     /// Starts a child and its four tasks.
-    async fn launch(&self, unfinished: &mut Unfinished) -> Result<Arc<Connection>, StartError> {
+    async fn launch(
+        &self,
+        place: Option<Arc<Place>>,
+        unfinished: &mut Unfinished,
+    ) -> Result<Arc<Connection>, StartError> {
         let (running, pipes) = super::child::spawn(&self.settings, &self.base_env.0).await?;
         let output = Arc::new(Output::new(&self.settings, self.clock.clone()));
         let (connection, queue) = Connection::new(Arc::clone(&self.settings), Arc::clone(&output));
@@ -108,7 +114,11 @@ impl StdioConnector {
         let read = [connection.read_end.clone(), stderr_end.clone()];
         let supervisor = Supervisor::new(running, Arc::clone(&connection), self.settings.end_grace, read);
         unfinished.set(Arc::clone(&connection));
-        self.tasks.spawn("stdio child", self.children.track_future(supervisor.run()));
+        let life = async move {
+            supervisor.run().await;
+            drop(place);
+        };
+        self.tasks.spawn("stdio child", self.children.track_future(life));
         self.tasks.spawn("stdio write", Arc::clone(&connection).write_loop(pipes.stdin, queue));
         self.tasks.spawn("stdio read", Arc::clone(&connection).read_loop(pipes.stdout));
         let dead = connection.dead.clone();

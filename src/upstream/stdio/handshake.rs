@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 
 use crate::exchange::{Answer, Reject, Reply, ReplyBody};
 use crate::upstream::EraChoice;
-use crate::upstream::link::{Outgoing, StartError, Want};
+use crate::upstream::link::{Outgoing, StartError};
 use crate::wire::bridge;
 use crate::wire::json;
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Response, code};
@@ -61,17 +61,15 @@ enum Probe {
 
 impl Plan {
     /// Reconciles what is configured with what is wanted.
-    pub(super) fn new(choice: EraChoice, want: Want) -> Result<Self, StartError> {
+    pub(super) fn new(choice: EraChoice, want: Option<Era>) -> Result<Self, StartError> {
         let configured = |era| StartError::Era(era, "the settings name the other one".to_owned());
         match (choice, want) {
-            (EraChoice::Auto, Want::Any) => Ok(Self::Probe),
-            (EraChoice::Auto | EraChoice::Legacy, Want::Era(Era::Legacy)) | (EraChoice::Legacy, Want::Any) => {
-                Ok(Self::Legacy)
-            }
-            (EraChoice::Auto, Want::Era(Era::Stateless)) => Ok(Self::StatelessOnly),
-            (EraChoice::Stateless, Want::Any | Want::Era(Era::Stateless)) => Ok(Self::Stateless),
-            (EraChoice::Legacy, Want::Era(Era::Stateless)) => Err(configured(Era::Stateless)),
-            (EraChoice::Stateless, Want::Era(Era::Legacy)) => Err(configured(Era::Legacy)),
+            (EraChoice::Auto, None) => Ok(Self::Probe),
+            (EraChoice::Auto | EraChoice::Legacy, Some(Era::Legacy)) | (EraChoice::Legacy, None) => Ok(Self::Legacy),
+            (EraChoice::Auto, Some(Era::Stateless)) => Ok(Self::StatelessOnly),
+            (EraChoice::Stateless, None | Some(Era::Stateless)) => Ok(Self::Stateless),
+            (EraChoice::Legacy, Some(Era::Stateless)) => Err(configured(Era::Stateless)),
+            (EraChoice::Stateless, Some(Era::Legacy)) => Err(configured(Era::Legacy)),
         }
     }
 }

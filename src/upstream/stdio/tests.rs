@@ -110,7 +110,7 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
 
 async fn open(settings: ServerSettings) -> (Started, Tasks) {
     let tasks = Tasks::new();
-    let started = within(connector(settings, &tasks).open(Want::Any)).await.unwrap();
+    let started = within(connector(settings, &tasks).open(Want::any())).await.unwrap();
     (started, tasks)
 }
 
@@ -123,8 +123,8 @@ async fn opened(settings: ServerSettings) -> (Arc<Connection>, Tasks) {
     let tasks = Tasks::new();
     let connector = connector(settings, &tasks);
     let mut unfinished = Unfinished(None);
-    let connection = connector.launch(&mut unfinished).await.unwrap();
-    let plan = Plan::new(connector.settings.era, Want::Any).unwrap();
+    let connection = connector.launch(None, &mut unfinished).await.unwrap();
+    let plan = Plan::new(connector.settings.era, None).unwrap();
     let Opened::Done(_) = within(handshake::open(&connection, plan)).await.unwrap() else { panic!("ended") };
     unfinished.0 = None;
     (connection, tasks)
@@ -411,7 +411,7 @@ async fn nothing_survives_a_drop() {
             "import socket\n{first}\nheld = socket.socket(socket.AF_UNIX); held.connect({path:?})\nwhile True: signal.pause()"
         );
         let tasks = Tasks::new();
-        let mut opening = connector(script(&body), &tasks).open(Want::Any);
+        let mut opening = connector(script(&body), &tasks).open(Want::any());
         let (mut held, started) = if case == "future" {
             tokio::select! {
                 held = within(listener.accept()) => (held.unwrap().0, None),
@@ -448,7 +448,7 @@ async fn the_reason_of_a_failed_start_is_told_without_secrets() {
         settings.era = era;
         let Transport::Stdio { env, .. } = &mut settings.transport else { unreachable!() };
         env.push(("TOKEN".to_owned(), Secret::new("hunter22".to_owned())));
-        let words = refused(settings, Want::Any).await;
+        let words = refused(settings, Want::any()).await;
         assert!(words.contains("server 'srv' exited with status 3"), "{words}");
         assert!(words.contains("no key [secret:TOKEN] given"), "{words}");
     }
@@ -478,7 +478,7 @@ async fn a_child_that_closes_its_stdin_fails_its_callers_alone() {
     for rest in ["sys.exit(0)", "\nwhile True: signal.pause()"] {
         let body = format!("request = read(); os.close(0); send(dict(id=request['id'], result=facts())); {rest}");
         let tasks = Tasks::new();
-        match within(connector(script(&body), &tasks).open(Want::Any)).await {
+        match within(connector(script(&body), &tasks).open(Want::any())).await {
             Ok(started) => {
                 let reject = failure(&started.link, "1").await;
                 assert_eq!(reject.kind, RejectKind::Upstream);
@@ -494,7 +494,7 @@ async fn a_child_that_closes_its_stdin_fails_its_callers_alone() {
 /// [FC-STD-11]
 #[tokio::test]
 async fn a_missing_command_is_named_with_its_path() {
-    let words = refused(stdio("no-such-command-here", &[]), Want::Any).await;
+    let words = refused(stdio("no-such-command-here", &[]), Want::any()).await;
     let (_, path) = base_env().0.iter().find(|(name, _)| name == "PATH").cloned().unwrap();
     assert_eq!(
         words,
@@ -850,22 +850,22 @@ async fn the_wanted_era_is_kept_to() {
     if !python() {
         return;
     }
-    let stateless = Want::Era(Era::Stateless);
+    let stateless = || Want::of(Era::Stateless);
     let tasks = Tasks::new();
     let open = |settings, want| within(connector(settings, &tasks).open(want));
-    let legacy = open(auto("error(read(), -32601); read()"), stateless).await;
+    let legacy = open(auto("error(read(), -32601); read()"), stateless()).await;
     assert!(matches!(legacy, Err(StartError::Era(Era::Stateless, _))));
-    let started = open(auto(&format!("{STATELESS}\nread()")), stateless).await.unwrap();
+    let started = open(auto(&format!("{STATELESS}\nread()")), stateless()).await.unwrap();
     assert_eq!(started.link.era(), Era::Stateless);
-    let modern = open(auto("error(read(), -32022); read()"), Want::Era(Era::Legacy)).await;
+    let modern = open(auto("error(read(), -32022); read()"), Want::of(Era::Legacy)).await;
     assert!(matches!(modern, Err(StartError::Era(Era::Legacy, _))));
-    let started = open(auto("init(); read()"), Want::Era(Era::Legacy)).await.unwrap();
+    let started = open(auto("init(); read()"), Want::of(Era::Legacy)).await.unwrap();
     assert_eq!(started.link.era(), Era::Legacy);
     let mut configured = auto("error(read(), -32601); read()");
     configured.era = EraChoice::Stateless;
-    let started = open(configured, Want::Any).await.unwrap();
+    let started = open(configured, Want::any()).await.unwrap();
     assert_eq!(started.link.era(), Era::Stateless);
-    assert!(matches!(open(script(""), stateless).await, Err(StartError::Era(Era::Stateless, _))));
+    assert!(matches!(open(script(""), stateless()).await, Err(StartError::Era(Era::Stateless, _))));
 }
 
 #[tokio::test]
@@ -873,7 +873,7 @@ async fn an_unknown_version_is_named() {
     if !python() {
         return;
     }
-    let words = refused(script("init(version='1999-01-01')"), Want::Any).await;
+    let words = refused(script("init(version='1999-01-01')"), Want::any()).await;
     assert_eq!(words, "server 'srv' answers initialize with the unknown protocol version '1999-01-01'");
 }
 
@@ -884,6 +884,6 @@ async fn a_start_has_a_limit_and_tells_the_last_output() {
     }
     let mut settings = script("read(); sys.stderr.write('still busy\\n'); sys.stderr.flush(); signal.pause()");
     settings.start_timeout = Duration::from_millis(1500);
-    let words = refused(settings, Want::Any).await;
+    let words = refused(settings, Want::any()).await;
     assert_eq!(words, "server 'srv' did not start within 1.5 s; last output: still busy");
 }

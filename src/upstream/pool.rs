@@ -1,0 +1,546 @@
+//! The connections of one server: whose each is, who holds it, and when nobody needs it any more [TRN-4].
+//!
+//! Not for: starting (`start`), or the connection the list is read over (`server`). Invariants: one holder's state is never
+//! in another's hands; what is held is never stopped for being idle, for both are decided under one lock; a connection on
+//! which the server may ask back is held by one call at a time.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream};
+use tokio::sync::{Notify, Semaphore, watch};
+
+use crate::clock::Moment;
+use crate::exchange::{Answer, Event, OwnerKey, Reply, ReplyBody, UpstreamCall};
+use crate::id::PrincipalId;
+use crate::wire::mcp::{Era, Features};
+
+use super::Isolation;
+use super::breaker::Breaker;
+use super::link::{Link, StartError, Started};
+use super::place::{Full, Place, Places};
+use super::server::Server;
+
+/// How many different sets of features have connections of one server; clients with another one are not asked anything.
+const CLASSES_MAX: usize = 4;
+/// How many starts of one server go on at once that calls wait for.
+const STARTS_MAX: usize = 4;
+
+/// Whose connection it is, in which era, and what the server was told that it may ask there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) holder: Holder,
+    pub(super) era: Era,
+    pub(super) features: Features,
+}
+
+/// Who has a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Holder {
+    /// One principal, in all of its sessions.
+    Principal(PrincipalId),
+    /// One session of a client.
+    Session(u64),
+    /// Everybody who is granted the server.
+    Shared,
+}
+
+/// How a start ended that others wait for; `None` while it goes on.
+pub(super) type Outcome = Option<Result<(), StartError>>;
+
+/// All connections of one server, and what is known of its starts.
+#[derive(Debug)]
+pub(super) struct Pool {
+    stock: Mutex<Stock>,
+    pub(super) places: Arc<Places>,
+    pub(super) starts: Semaphore,
+    /// Starts that have failed, whoever they were for.
+    pub(super) breaker: Mutex<Breaker>,
+    /// The server was stopped because nobody used it.
+    resting: AtomicBool,
+    /// The keeper of the list has not noticed that yet.
+    stopped: AtomicBool,
+    /// Wakes the keeper of the list when that is over.
+    woken: Notify,
+    /// What a call has started while the server rested, for the list to be read over.
+    offered: Mutex<Option<Started>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Stock {
+    shelves: HashMap<Key, Shelf>,
+    /// The connection that was opened for the list, until a caller takes it for its own.
+    pub(super) unowned: Option<(Arc<dyn Link>, Arc<Place>)>,
+    /// How many connections are closed whose end is still waited for.
+    ending: usize,
+    /// Since when nobody has had a connection.
+    quiet_since: Option<Moment>,
+}
+
+/// The connections of one key.
+#[derive(Debug, Default)]
+struct Shelf {
+    members: Vec<Arc<Member>>,
+    start: Option<watch::Receiver<Outcome>>,
+    /// Connections that have ended soon after their start.
+    early: Breaker,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) link: Arc<dyn Link>,
+    /// One call at a time.
+    alone: bool,
+    uses: AtomicUsize,
+    /// It was used since it was last looked at.
+    touched: AtomicBool,
+    /// When it was first seen unused, in milliseconds.
+    idle_since: AtomicU64,
+    pub(super) born: Moment,
+    /// Its end was brought about from here.
+    retired: AtomicBool,
+    places: Arc<Places>,
+}
+
+/// A connection that a call holds; it is free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Held(Arc<Member>);
+
+/// What a call finds.
+pub(super) enum Found {
+    Held(Held),
+    /// A start goes on.
+    Starting(watch::Receiver<Outcome>),
+    /// Something is about to be free.
+    Soon,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    pub(super) fn new(places: Arc<Places>) -> Self {
+        Self {
+            stock: Mutex::default(),
+            places,
+            starts: Semaphore::new(STARTS_MAX),
+            breaker: Mutex::default(),
+            resting: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            woken: Notify::new(),
+            offered: Mutex::default(),
+        }
+    }
+
+    pub(super) fn stock(&self) -> MutexGuard<'_, Stock> {
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_resting(&self) -> bool {
+        self.resting.load(Ordering::Acquire)
+    }
+
+    fn lay_down(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.resting.store(true, Ordering::Release);
+    }
+
+    /// Says, once, whether the connection of the list was ended because nobody used the server.
+    pub(super) fn was_laid_down(&self) -> bool {
+        self.stopped.swap(false, Ordering::AcqRel)
+    }
+
+    /// The same, without taking note of it.
+    pub(super) fn is_laid_down(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Waits until the rest is over.
+    pub(super) async fn rested(&self) {
+        // A wake of before may have left its mark.
+        while self.is_resting() {
+            self.woken.notified().await;
+        }
+    }
+
+    /// Offers what a call has started for the list to be read over.
+    pub(super) fn offer(&self, started: Started) {
+        *self.offered.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+    }
+
+    pub(super) fn take_offered(&self) -> Option<Started> {
+        let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner).take();
+        offered.filter(|started| !started.link.closed().is_cancelled())
+    }
+
+    /// Ends the rest; says whether there was one. The keeper is woken.
+    pub(super) fn wake(&self) -> bool {
+        let rested = self.resting.swap(false, Ordering::AcqRel);
+        if rested {
+            self.woken.notify_one();
+        }
+        rested
+    }
+}
+
+// === impl Stock ===
+
+impl Stock {
+    /// Shortens a key to one of no features where the server has enough different ones already.
+    fn classed(&self, key: Key) -> Key {
+        if key.features == Features::NONE || self.shelves.contains_key(&key) {
+            return key;
+        }
+        let classes: HashSet<Features> = self.shelves.keys().map(|known| known.features).collect();
+        let full = classes.iter().filter(|known| **known != Features::NONE).count() >= CLASSES_MAX;
+        if full && !classes.contains(&key.features) { Key { features: Features::NONE, ..key } } else { key }
+    }
+
+    /// Says whether somebody owns the connection, or may be about to.
+    pub(super) fn owns(&self, link: &Arc<dyn Link>) -> bool {
+        self.shelves.values().any(|shelf| shelf.members.iter().any(|member| Arc::ptr_eq(&member.link, link)))
+    }
+
+    /// Takes note that the start of a key is over; `false` if nobody wants what came of it.
+    pub(super) fn start_over(&mut self, key: &Key) -> bool {
+        self.shelves.get_mut(key).is_some_and(|shelf| shelf.start.take().is_some())
+    }
+
+    /// Adds a connection.
+    pub(super) fn add(&mut self, key: &Key, member: Arc<Member>) {
+        self.shelves.entry(key.clone()).or_default().members.push(member);
+        self.quiet_since = None;
+    }
+
+    /// Takes a connection out that has closed; its end is still to come.
+    pub(super) fn closed(&mut self, key: &Key, member: &Arc<Member>) {
+        self.ending += 1;
+        if let Some(shelf) = self.shelves.get_mut(key) {
+            shelf.members.retain(|other| !Arc::ptr_eq(other, member));
+        }
+    }
+
+    /// Takes note that a connection has ended for good: by itself `soon` after its start, which counts as a failure, by
+    /// itself later, or because it was ended from here.
+    pub(super) fn ended(&mut self, key: &Key, member: &Member, soon: Option<String>, now: Moment) {
+        self.ending = self.ending.saturating_sub(1);
+        let Some(shelf) = self.shelves.get_mut(key) else { return };
+        match soon {
+            // A server may end once, as a person may stop it; in a loop it may not.
+            Some(cause) => shelf.early.failed(now, cause, 1),
+            None if !member.is_retired() => shelf.early.reset(),
+            None => {}
+        }
+        if shelf.is_blank(now) {
+            self.shelves.remove(key);
+        }
+    }
+
+    /// Empties everything; returns the connections.
+    pub(super) fn drain(&mut self) -> Vec<Arc<dyn Link>> {
+        self.unowned = None;
+        let shelves = self.shelves.drain();
+        shelves.flat_map(|(_, shelf)| shelf.members).map(|member| member.retire()).collect()
+    }
+
+    /// Takes out the connections of those principals that may not keep them.
+    pub(super) fn drain_but(&mut self, keeps: impl Fn(&PrincipalId) -> bool) -> Vec<Arc<dyn Link>> {
+        let gone = |key: &Key| match &key.holder {
+            Holder::Principal(principal) => !keeps(principal),
+            // The session's own end closes it.
+            Holder::Session(_) | Holder::Shared => false,
+        };
+        let taken: Vec<_> = self.shelves.extract_if(|key, _| gone(key)).collect();
+        taken.into_iter().flat_map(|(_, shelf)| shelf.members).map(|member| member.retire()).collect()
+    }
+
+    /// Takes out what has been idle longest and is held by nobody, of any key that `of` names.
+    fn retire_idlest(&mut self, of: impl Fn(&Key) -> bool) -> Option<Arc<dyn Link>> {
+        let shelves = self.shelves.iter_mut().filter(|(key, _)| of(key));
+        let free = shelves.flat_map(|(key, shelf)| shelf.members.iter().map(move |member| (key, member)));
+        let idle = free.filter(|(_, member)| member.uses.load(Ordering::Acquire) == 0);
+        let (key, member) = idle.min_by_key(|(_, member)| member.idle_since.load(Ordering::Relaxed))?;
+        let (key, member) = (key.clone(), Arc::clone(member));
+        self.shelves.get_mut(&key)?.members.retain(|other| !Arc::ptr_eq(other, &member));
+        Some(member.retire())
+    }
+}
+
+impl Shelf {
+    fn free(&self) -> Option<&Arc<Member>> {
+        self.members.iter().find(|member| !member.alone || member.uses.load(Ordering::Acquire) == 0)
+    }
+
+    fn is_blank(&self, now: Moment) -> bool {
+        self.members.is_empty() && self.start.is_none() && !self.early.matters(now)
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    pub(super) fn new(link: Arc<dyn Link>, alone: bool, born: Moment, places: &Arc<Places>) -> Arc<Self> {
+        Arc::new(Self {
+            link,
+            alone,
+            uses: AtomicUsize::new(0),
+            touched: AtomicBool::new(true),
+            idle_since: AtomicU64::new(born.as_millis()),
+            born,
+            retired: AtomicBool::new(false),
+            places: Arc::clone(places),
+        })
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// Marks that its end is not its own doing; returns what is to be closed.
+    pub(super) fn retire(&self) -> Arc<dyn Link> {
+        self.retired.store(true, Ordering::Release);
+        Arc::clone(&self.link)
+    }
+
+    /// Holds it; to be called under the stock's lock.
+    fn hold(self: &Arc<Self>) -> Held {
+        self.uses.fetch_add(1, Ordering::AcqRel);
+        self.touched.store(true, Ordering::Relaxed);
+        Held(Arc::clone(self))
+    }
+
+    /// Says whether it has been idle for so long; to be called under the stock's lock.
+    fn is_idle(&self, now: Moment, limit: Duration) -> bool {
+        if self.uses.load(Ordering::Acquire) > 0 || self.touched.swap(false, Ordering::Relaxed) {
+            self.idle_since.store(now.as_millis(), Ordering::Relaxed);
+            return false;
+        }
+        now.since(Moment::from_millis(self.idle_since.load(Ordering::Relaxed))) >= limit
+    }
+}
+
+// === impl Held ===
+
+impl Held {
+    pub(super) fn link(&self) -> &Arc<dyn Link> {
+        &self.0.link
+    }
+}
+
+impl Held {
+    /// Keeps the connection until the call is over: until its last event, or the last byte of what nobody looks at.
+    pub(super) fn until_the_end_of(self, reply: Reply) -> Reply {
+        let (body, guards) = reply.into_parts();
+        let reply = match body {
+            ReplyBody::Done(outcome) => match *outcome {
+                Ok(Answer::Unseen(_)) => Reply::done(outcome).with_guard(self),
+                _ => Reply::done(outcome),
+            },
+            ReplyBody::Events(events) => {
+                let holding = stream::unfold((events, Some(self)), |(mut events, held)| async move {
+                    let event = events.next().await?;
+                    let over = matches!(event, Event::Done(_));
+                    Some((event, (events, held.filter(|_| !over))))
+                });
+                Reply::events(Box::pin(holding))
+            }
+        };
+        if guards.is_empty() { reply } else { reply.with_guard(guards) }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // What the call has done is idle from now on, not from its beginning.
+        self.0.touched.store(true, Ordering::Relaxed);
+        self.0.uses.fetch_sub(1, Ordering::AcqRel);
+        if self.0.alone {
+            self.0.places.freed.notify_waiters();
+        }
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Finds a connection for a call, or has one started. The words of an error are for the operator.
+    pub(super) fn find(self: &Arc<Self>, era: Era, call: &UpstreamCall) -> Result<Found, StartError> {
+        let now = self.clock.now();
+        let mut stock = self.pool.stock();
+        let key = stock.classed(self.key(era, call));
+        let alone = self.is_alone(&key);
+        let shelf = stock.shelves.entry(key.clone()).or_default();
+        shelf.members.retain(|member| !member.link.closed().is_cancelled());
+        if let Some(member) = shelf.free() {
+            return Ok(Found::Held(member.hold()));
+        }
+        // A start whose task is gone will never end.
+        shelf.start.take_if(|start| start.has_changed().is_err());
+        if let Some(start) = &shelf.start {
+            return Ok(Found::Starting(start.clone()));
+        }
+        if let Some(why) = shelf.early.why_not(now) {
+            return Err(StartError::Failed(format!("has ended soon after each start: {why}")));
+        }
+        if let Some(held) = self.adopt(&mut stock, &key, call, now) {
+            return Ok(Found::Held(held));
+        }
+        if let Some(why) = self.pool.breaker().why_not(now) {
+            return Err(StartError::Failed(why.to_owned()));
+        }
+        let place = match self.place(&key, call) {
+            Ok(place) => place,
+            Err(full) => return self.make_room(&mut stock, &key, alone, full),
+        };
+        let (outcome, start) = watch::channel(None);
+        stock.shelves.entry(key.clone()).or_default().start = Some(start.clone());
+        drop(stock);
+        self.start(key, place, call.owner.ended.clone(), outcome);
+        Ok(Found::Starting(start))
+    }
+
+    /// Finds a connection that is open already and free.
+    pub(super) fn find_open(&self, era: Era, call: &UpstreamCall) -> Option<Held> {
+        let key = self.key(era, call);
+        let stock = self.pool.stock();
+        let members = &stock.shelves.get(&key)?.members;
+        let free = |member: &&Arc<Member>| {
+            !member.link.closed().is_cancelled() && (!member.alone || member.uses.load(Ordering::Acquire) == 0)
+        };
+        members.iter().find(free).map(Member::hold)
+    }
+
+    /// A place for a process; other connections need none.
+    fn place(&self, key: &Key, call: &UpstreamCall) -> Result<Option<Arc<Place>>, Full> {
+        if self.is_http() {
+            return Ok(None);
+        }
+        let account = match &key.holder {
+            Holder::Principal(principal) => Some(principal),
+            Holder::Session(_) => Some(&call.principal),
+            Holder::Shared => None,
+        };
+        self.pool.places.take(account).map(Some)
+    }
+
+    /// All places are taken: what is idle makes room, and is waited for.
+    fn make_room(&self, stock: &mut Stock, key: &Key, alone: bool, full: Full) -> Result<Found, StartError> {
+        let own = |other: &Key| other.holder == key.holder;
+        let idle = match full {
+            Full::Principal(_) => stock.retire_idlest(own),
+            Full::Server(_) => stock.retire_idlest(|_| true),
+        };
+        if let Some(link) = idle {
+            link.close();
+            return Ok(Found::Soon);
+        }
+        let busy = stock.shelves.get(key).is_some_and(|shelf| !shelf.members.is_empty());
+        if stock.ending > 0 || (alone && busy) {
+            return Ok(Found::Soon);
+        }
+        if matches!(full, Full::Server(_)) && self.rest(stock) {
+            return Ok(Found::Soon);
+        }
+        Err(StartError::Full(full))
+    }
+
+    /// Gives the connection that was opened for the list to its first caller, where it fits.
+    fn adopt(self: &Arc<Self>, stock: &mut Stock, key: &Key, call: &UpstreamCall, now: Moment) -> Option<Held> {
+        let (link, place) = stock.unowned.as_ref()?;
+        let fits = link.era() == key.era && key.features == Features::NONE && !link.closed().is_cancelled();
+        if !fits || !matches!(key.holder, Holder::Principal(_)) || place.assign(&call.principal).is_err() {
+            return None;
+        }
+        let (link, _place) = stock.unowned.take()?;
+        let member = Member::new(link, false, now, &self.pool.places);
+        let held = member.hold();
+        stock.add(key, Arc::clone(&member));
+        self.attend(key.clone(), member, None);
+        Some(held)
+    }
+
+    fn key(&self, era: Era, call: &UpstreamCall) -> Key {
+        let features = if era == Era::Legacy { call.client.features } else { Features::NONE };
+        if era == Era::Stateless && self.is_http() {
+            return Key { holder: Holder::Shared, era, features };
+        }
+        let holder = match (self.settings().isolation(), &call.owner.key) {
+            (Isolation::Session, OwnerKey::Session(number)) => Holder::Session(*number),
+            (Isolation::Session, OwnerKey::Principal(_)) | (Isolation::Principal, _) => {
+                Holder::Principal(call.principal.clone())
+            }
+            (Isolation::Shared, _) => Holder::Shared,
+        };
+        Key { holder, era, features }
+    }
+
+    /// A pipe does not say which call a question of the server belongs to, so that there is one call at a time.
+    pub(super) fn is_alone(&self, key: &Key) -> bool {
+        !self.is_http() && key.era == Era::Legacy && key.features.may_be_asked()
+    }
+
+    /// Stops what nobody has used for so long, and forgets what is over [TRN-4].
+    pub(super) fn sweep(&self, now: Moment) {
+        let mut stock = self.pool.stock();
+        let limit = self.settings().idle_stop.filter(|_| !self.is_http());
+        // Subscriptions stand on the connection of the list.
+        let watched = !self.watches.is_empty();
+        let mut idle = Vec::new();
+        for shelf in stock.shelves.values_mut() {
+            let stops = |member: &mut Arc<Member>| {
+                let idle = limit.is_some_and(|limit| member.is_idle(now, limit));
+                idle && !(watched && self.is_catalog(&member.link))
+            };
+            idle.extend(shelf.members.extract_if(.., stops).map(|member| member.retire()));
+        }
+        stock.shelves.retain(|_, shelf| !shelf.is_blank(now));
+        if !idle.is_empty() {
+            tracing::info!(server = %self.name(), connections = idle.len(), "stopped: nobody has used it for a while");
+        }
+        for link in idle {
+            if self.is_catalog(&link) {
+                self.pool.lay_down();
+            }
+            link.close();
+        }
+        let Some(limit) = limit else { return };
+        if !stock.shelves.is_empty() {
+            stock.quiet_since = None;
+            return;
+        }
+        let since = *stock.quiet_since.get_or_insert(now);
+        if now.since(since) >= limit && self.rest(&mut stock) {
+            tracing::info!(server = %self.name(), "the server rests: nobody has used it for a while");
+        }
+    }
+
+    /// Stops the connection that the list is read over, until somebody calls; `false` if there is none that may be.
+    fn rest(&self, stock: &mut Stock) -> bool {
+        if !self.watches.is_empty() {
+            return false;
+        }
+        let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(link) = catalog.filter(|link| !link.closed().is_cancelled() && !stock.owns(link)) else {
+            return false;
+        };
+        stock.unowned = None;
+        self.pool.lay_down();
+        link.close();
+        true
+    }
+
+    pub(super) fn is_catalog(&self, link: &Arc<dyn Link>) -> bool {
+        let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
+        catalog.as_ref().is_some_and(|catalog| Arc::ptr_eq(catalog, link))
+    }
+}
+
+#[cfg(test)]
+#[path = "pool_tests.rs"]
+mod tests;

@@ -1,0 +1,518 @@
+//! The pool without processes: who gets which connection, and what is started and stopped [TRN-3, TRN-4].
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::Held;
+use crate::clock::Clock;
+use crate::exchange::{Answer, ClientFacts, Owner, OwnerKey, Reject, RejectKind, Reply, ServerCall, UpstreamCall};
+use crate::id::{PrincipalId, UpstreamName};
+use crate::runtime::{Ready, Tasks};
+use crate::upstream::heard::Heard;
+use crate::upstream::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want};
+use crate::upstream::loudness::Loudness;
+use crate::upstream::means::Means;
+use crate::upstream::place::Place;
+use crate::upstream::server::{Phase, Server};
+use crate::upstream::set::TargetSet;
+use crate::upstream::{Isolation, ServerSettings, Transport};
+use crate::wire::jsonrpc::{Decoded, Limits, Message, RequestId, Response, decode};
+use crate::wire::mcp::{CallParams, Capabilities, Era, Features, Kinds, Method, ProtocolVersion, RequestMeta};
+
+const ELICITS: &str = r#"{"elicitation":{}}"#;
+
+/// A factory of connections that are no processes.
+#[derive(Debug)]
+struct Plant {
+    opened: AtomicUsize,
+    /// One permit per start that may go on.
+    gate: Semaphore,
+    failing: Mutex<Option<String>>,
+    wires: Mutex<Vec<Arc<Wire>>>,
+    lists: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Wire {
+    plant: Arc<Plant>,
+    features: Features,
+    place: Mutex<Option<Arc<Place>>>,
+    closed: CancellationToken,
+    changes: watch::Sender<Changes>,
+    heard: Arc<Heard>,
+    loudness: Loudness,
+}
+
+/// A server of a plant, and all around it.
+struct Yard {
+    server: Arc<Server>,
+    plant: Arc<Plant>,
+    set: TargetSet,
+    clock: Clock,
+    tasks: Tasks,
+}
+
+impl Connector for Plant {
+    fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
+        Box::pin(async move {
+            self.opened.fetch_add(1, Ordering::SeqCst);
+            self.gate.acquire().await.unwrap().forget();
+            if let Some(why) = self.failing.lock().unwrap().clone() {
+                return Err(StartError::Failed(why));
+            }
+            if want.era == Some(Era::Stateless) {
+                return Err(StartError::Era(Era::Stateless, "it is old".to_owned()));
+            }
+            let wire = Arc::new(Wire {
+                plant: Arc::clone(&self),
+                features: want.features,
+                place: Mutex::new(want.place),
+                closed: CancellationToken::new(),
+                changes: watch::Sender::new(Changes::default()),
+                heard: Arc::default(),
+                loudness: Loudness::default(),
+            });
+            self.wires.lock().unwrap().push(Arc::clone(&wire));
+            Ok(Started { link: wire, can: Capabilities::ASSUMED })
+        })
+    }
+}
+
+impl Wire {
+    fn die(&self) {
+        self.place.lock().unwrap().take();
+        self.closed.cancel();
+    }
+}
+
+impl Link for Wire {
+    fn era(&self) -> Era {
+        Era::Legacy
+    }
+
+    fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
+        assert!(matches!(outgoing, Outgoing::Own { .. }), "only lists are read here");
+        self.plant.lists.fetch_add(1, Ordering::SeqCst);
+        let list = Bytes::from_static(br#"{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}"#);
+        let response = Box::new(Response::with_result(&RequestId::number(1), &list));
+        Box::pin(std::future::ready(Reply::once(Ok(Answer::Upstream { response, era: Era::Legacy }))))
+    }
+
+    fn watch(self: Arc<Self>, _: Kinds) {}
+
+    fn changes(&self) -> watch::Receiver<Changes> {
+        self.changes.subscribe()
+    }
+
+    fn relist(&self) {}
+
+    fn loudness(&self) -> &Loudness {
+        &self.loudness
+    }
+
+    fn heard(&self) -> &Arc<Heard> {
+        &self.heard
+    }
+
+    fn closed(&self) -> &CancellationToken {
+        &self.closed
+    }
+
+    fn close(&self) {
+        self.die();
+    }
+
+    fn ended(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn last_words(&self) -> Option<String> {
+        Some("it died".to_owned())
+    }
+}
+
+impl Yard {
+    /// A server that so many principals are granted; its starts wait at the gate.
+    fn new(grants: usize, adjust: impl FnOnce(&mut ServerSettings)) -> Self {
+        let transport = Transport::Stdio {
+            command: String::new(),
+            args: Vec::new(),
+            env: Vec::new(),
+            inherit_env: Vec::new(),
+            cwd: None,
+        };
+        let mut settings = ServerSettings::new(UpstreamName::new("up").unwrap(), transport);
+        adjust(&mut settings);
+        let (tasks, clock) = (Tasks::new(), Clock::manual());
+        let means = Means::new(tasks.clone(), clock.clone());
+        let plant = Arc::new(Plant {
+            opened: AtomicUsize::new(0),
+            gate: Semaphore::new(0),
+            failing: Mutex::default(),
+            wires: Mutex::default(),
+            lists: AtomicUsize::new(0),
+        });
+        let server = Server::new(Arc::new(settings), Arc::clone(&plant) as Arc<dyn Connector>, &means);
+        let set = TargetSet::of(vec![Arc::clone(&server)], means);
+        set.start(|_| grants, &Ready::new());
+        Self { server, plant, set, clock, tasks }
+    }
+
+    /// The same, with its list read and its gate open.
+    async fn ready(grants: usize, adjust: impl FnOnce(&mut ServerSettings)) -> Self {
+        let yard = Self::new(grants, adjust);
+        yard.plant.gate.add_permits(1_000_000);
+        yard.server.settled().await;
+        assert_eq!(yard.server.status().phase, Phase::Ready);
+        yard
+    }
+
+    fn opened(&self) -> usize {
+        self.plant.opened.load(Ordering::SeqCst)
+    }
+
+    /// The connections that are open.
+    fn open(&self) -> Vec<Arc<Wire>> {
+        let wires = self.plant.wires.lock().unwrap();
+        wires.iter().filter(|wire| !wire.closed.is_cancelled()).cloned().collect()
+    }
+
+    async fn held(&self, call: &UpstreamCall) -> Result<Held, Reject> {
+        within(self.server.held_for(call)).await
+    }
+
+    fn sweep_after(&self, time: Duration) {
+        self.clock.advance(time);
+        self.server.sweep(self.clock.now());
+    }
+
+    async fn end(self) {
+        within(self.set.close()).await;
+        assert!(self.open().is_empty(), "a connection has outlived the set");
+        assert_eq!(self.server.pool.places.taken(), 0, "a place was not given back");
+        self.tasks.cancel();
+        within(self.tasks.wait()).await;
+    }
+}
+
+/// Fails what hangs.
+async fn within<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), work).await.expect("it hangs")
+}
+
+/// Lets the others run until it is so.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let polling = async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), polling).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+/// A call of a principal, of one of its sessions where it has any, whose client declares something.
+fn call_of(principal: &str, session: Option<u64>, capabilities: &'static str) -> UpstreamCall {
+    let raw = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#);
+    let Ok(Decoded::One(Message::Request(request))) = decode(&raw, &Limits::DOWNSTREAM) else { panic!("{raw:?}") };
+    let params = CallParams::read(Method::ToolsCall, request.params.as_deref().unwrap()).unwrap();
+    let meta = RequestMeta::read(request.params.as_deref()).unwrap();
+    let principal = PrincipalId::new(principal);
+    let key = session.map_or_else(|| OwnerKey::Principal(principal.clone()), OwnerKey::Session);
+    UpstreamCall {
+        call: Arc::new(ServerCall { request, params, meta, param_headers: None, trace: None }),
+        original: Arc::from("t"),
+        original_spelled: Bytes::from_static(b"\"t\""),
+        header_params: Arc::from([]),
+        client: ClientFacts::new(ProtocolVersion::V2025_11_25, None, Bytes::from_static(capabilities.as_bytes())),
+        owner: Owner { key, ended: session.map(|_| CancellationToken::new()) },
+        principal,
+        request_state: None,
+        trace: None,
+    }
+}
+
+fn call(principal: &str) -> UpstreamCall {
+    call_of(principal, None, "{}")
+}
+
+fn same(one: &Held, two: &Held) -> bool {
+    Arc::ptr_eq(one.link(), two.link())
+}
+
+/// [TRN-4], FC-CON-03: a hundred calls to a cold server start one process, whether it is the one the list is read over or
+/// another one.
+#[tokio::test]
+async fn a_hundred_calls_start_one_process() {
+    for (grants, processes) in [(1, 1), (2, 2)] {
+        let yard = Yard::new(grants, |_| {});
+        let one = call("ann");
+        let calls = futures_util::future::join_all((0..100).map(|_| yard.held(&one)));
+        let (held, ()) = futures_util::future::join(calls, async {
+            until("the start", || yard.opened() == 1).await;
+            yard.plant.gate.add_permits(1);
+            if processes == 2 {
+                until("the start of ann's own", || yard.opened() == 2).await;
+                yard.plant.gate.add_permits(1);
+            }
+        })
+        .await;
+        let held: Vec<Held> = held.into_iter().map(Result::unwrap).collect();
+        assert!(held.iter().all(|other| same(other, &held[0])));
+        assert_eq!((yard.opened(), yard.open().len()), (processes, processes), "{grants} principals");
+        drop(held);
+        yard.end().await;
+    }
+}
+
+/// [TRN-4]: a start belongs to the pool. The first caller goes away; the second one waits for the same start.
+#[tokio::test]
+async fn a_caller_that_goes_away_ends_no_start() {
+    let yard = Yard::new(2, |_| {});
+    yard.plant.gate.add_permits(1);
+    yard.server.settled().await;
+    let one = call("ann");
+    let mut first = Box::pin(yard.server.held_for(&one));
+    until("its start", || {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        yard.opened() == 2
+    })
+    .await;
+    drop(first);
+    let (held, ()) = futures_util::future::join(yard.held(&one), async { yard.plant.gate.add_permits(1) }).await;
+    held.unwrap();
+    assert_eq!(yard.opened(), 2);
+    yard.end().await;
+}
+
+/// [TRN-4]: a start that fails is told to all who wait, and to those who come within the pause, at once; after it the next
+/// call tries again.
+#[tokio::test]
+async fn a_failed_start_is_told_at_once_and_tried_again_later() {
+    let yard = Yard::ready(2, |settings| settings.show_stderr = true).await;
+    *yard.plant.failing.lock().unwrap() = Some("no such command".to_owned());
+    let one = call("ann");
+    let refused = within(futures_util::future::join_all((0..20).map(|_| yard.server.held_for(&one)))).await;
+    assert_eq!(yard.opened(), 2, "one start for all of them");
+    for reject in refused.into_iter().map(Result::unwrap_err) {
+        assert_eq!((reject.kind, &*reject.public), (RejectKind::Upstream, "server 'up' is down: no such command"));
+        assert_eq!(reject.code(), crate::codes::Code::ServerDown);
+    }
+    yard.held(&one).await.unwrap_err();
+    yard.held(&call("bob")).await.unwrap_err();
+    assert_eq!(yard.opened(), 2, "nothing is started within the pause");
+    *yard.plant.failing.lock().unwrap() = None;
+    yard.clock.advance(Duration::from_secs(1));
+    yard.held(&one).await.unwrap();
+    assert_eq!(yard.opened(), 3);
+    yard.end().await;
+}
+
+/// [TRN-3, TRN-4]: one principal whose process ends again and again is held back; another one is not.
+#[tokio::test]
+async fn a_process_that_ends_soon_again_and_again_is_held_back() {
+    let yard = Yard::ready(2, |_| {}).await;
+    let list = yard.open();
+    let own = || yard.open().into_iter().find(|wire| !Arc::ptr_eq(wire, &list[0]));
+    let noted = |times| yard.server.pool.stock().shelves.values().any(|shelf| shelf.early.failures() == times);
+    for times in 1..=2 {
+        let held = yard.held(&call("ann")).await.unwrap();
+        own().unwrap().die();
+        drop(held);
+        until("it is noted", || noted(times)).await;
+    }
+    let reject = yard.held(&call("ann")).await.unwrap_err();
+    assert!(reject.detail.contains("has ended soon after each start: it died"), "{reject:?}");
+    drop(yard.held(&call("bob")).await.unwrap());
+    yard.clock.advance(Duration::from_secs(1));
+    drop(yard.held(&call("ann")).await.unwrap());
+    yard.end().await;
+}
+
+/// [TRN-4], FC-STD-09: what is held is not stopped however long it takes; what nobody holds is, after the time and not
+/// before. Then the server rests, until a call wakes it and its list is read again.
+#[tokio::test]
+async fn what_is_busy_is_never_stopped() {
+    let idle = Duration::from_secs(100);
+    let yard = Yard::ready(1, |settings| settings.idle_stop = Some(idle)).await;
+    let one = call("ann");
+    let held = yard.held(&one).await.unwrap();
+    for _ in 0..10 {
+        yard.sweep_after(idle * 2);
+    }
+    assert_eq!(yard.open().len(), 1);
+    drop(held);
+    yard.sweep_after(idle * 2);
+    yard.sweep_after(idle - Duration::from_secs(1));
+    assert_eq!(yard.open().len(), 1, "the time counts from its last use");
+    yard.sweep_after(Duration::from_secs(1));
+    assert_eq!(yard.open().len(), 0);
+    until("its place is free", || yard.server.pool.places.taken() == 0).await;
+    assert_eq!((yard.server.status().phase, yard.opened()), (Phase::Ready, 1), "a server that rests can be called");
+    let lists = yard.plant.lists.load(Ordering::SeqCst);
+    let held = yard.held(&one).await.unwrap();
+    until("the list is read again", || yard.plant.lists.load(Ordering::SeqCst) > lists).await;
+    assert_eq!(yard.opened(), 2, "over the connection of the call");
+    drop(held);
+    yard.end().await;
+}
+
+/// [TRN-4]: with several principals the connection of the list stays while one of them has its own, and rests with the last.
+#[tokio::test]
+async fn the_list_rests_when_nobody_has_a_connection() {
+    let idle = Duration::from_secs(100);
+    let yard = Yard::ready(2, |settings| settings.idle_stop = Some(idle)).await;
+    let held = yard.held(&call("ann")).await.unwrap();
+    for _ in 0..5 {
+        yard.sweep_after(idle * 2);
+    }
+    assert_eq!(yard.open().len(), 2);
+    drop(held);
+    for _ in 0..5 {
+        yard.sweep_after(idle);
+        until("what closes is taken out", || yard.server.pool.stock().ending == 0).await;
+    }
+    assert_eq!(yard.open().len(), 0);
+    drop(yard.held(&call("bob")).await.unwrap());
+    until("the list has its own again", || yard.open().len() == 2).await;
+    yard.end().await;
+}
+
+/// [TRN-4]: the bound of a server is hard. An idle process makes room; where all are busy the call is refused at once.
+#[tokio::test]
+async fn an_idle_process_makes_room_and_a_busy_one_does_not() {
+    let yard = Yard::ready(3, |settings| settings.max_processes = 2).await;
+    let ann = yard.held(&call("ann")).await.unwrap();
+    // The list gives way to a caller.
+    let bob = yard.held(&call("bob")).await.unwrap();
+    assert_eq!(yard.open().len(), 2);
+    let reject = yard.held(&call("cid")).await.unwrap_err();
+    assert_eq!(&*reject.public, "server 'up': all 2 processes of it are in use (max_processes)");
+    assert_eq!((reject.kind, reject.code()), (RejectKind::Busy, crate::codes::Code::TooManyCalls));
+    drop(ann);
+    let cid = yard.held(&call("cid")).await.unwrap();
+    assert_eq!(yard.open().len(), 2, "ann's made room");
+    drop((bob, cid));
+    yard.end().await;
+}
+
+/// [TRN-4]: the bound of a principal is hard too, and the others do not feel it.
+#[tokio::test]
+async fn one_principal_has_no_more_than_its_share() {
+    let yard = Yard::ready(2, |settings| settings.isolation = Some(Isolation::Session)).await;
+    yard.set.bound_processes(2);
+    let first = yard.held(&call_of("ann", Some(1), "{}")).await.unwrap();
+    let second = yard.held(&call_of("ann", Some(2), "{}")).await.unwrap();
+    assert!(!same(&first, &second), "each session has its own");
+    let reject = yard.held(&call_of("ann", Some(3), "{}")).await.unwrap_err();
+    assert!(reject.public.contains("all 2 processes of this principal"), "{reject:?}");
+    let other = yard.held(&call_of("bob", Some(4), "{}")).await.unwrap();
+    drop((first, second, other));
+    yard.end().await;
+}
+
+/// [TRN-4]: who owns a connection, by `isolation`; a session's ends with it.
+#[tokio::test]
+async fn isolation_says_whose_a_connection_is() {
+    for (isolation, sessions_share, principals_share) in
+        [(Isolation::Session, false, false), (Isolation::Principal, true, false), (Isolation::Shared, true, true)]
+    {
+        let yard = Yard::ready(2, |settings| settings.isolation = Some(isolation)).await;
+        let calls = [call_of("ann", Some(1), "{}"), call_of("ann", Some(2), "{}"), call_of("bob", Some(3), "{}")];
+        let mut held = Vec::new();
+        for one in &calls {
+            held.push(yard.held(one).await.unwrap());
+        }
+        assert_eq!(same(&held[0], &held[1]), sessions_share, "{isolation:?}");
+        assert_eq!(same(&held[0], &held[2]), principals_share, "{isolation:?}");
+        // A client without sessions is its principal.
+        let stateless = [yard.held(&call("ann")).await.unwrap(), yard.held(&call("ann")).await.unwrap()];
+        assert!(same(&stateless[0], &stateless[1]), "{isolation:?}");
+        let first = Arc::clone(held[0].link());
+        drop((held, stateless));
+        calls[0].owner.ended.as_ref().unwrap().cancel();
+        if isolation == Isolation::Session {
+            within(first.closed().cancelled()).await;
+        } else {
+            tokio::task::yield_now().await;
+            assert!(!first.closed().is_cancelled(), "{isolation:?}: it is not the session's");
+        }
+        yard.end().await;
+    }
+}
+
+/// [TRN-4]: a call whose client may be asked back has its connection alone: a second one takes another, or waits for it.
+#[tokio::test]
+async fn a_call_that_may_be_asked_back_is_alone() {
+    let yard = Yard::ready(1, |settings| settings.max_processes = 3).await;
+    let asking = call_of("ann", None, ELICITS);
+    let first = yard.held(&asking).await.unwrap();
+    let second = yard.held(&asking).await.unwrap();
+    assert!(!same(&first, &second));
+    assert!(yard.open().iter().filter(|wire| wire.features.may_be_asked()).count() == 2);
+    // Those that nobody can ask share one, and it is another one.
+    let plain = [yard.held(&call("ann")).await.unwrap(), yard.held(&call("ann")).await.unwrap()];
+    assert!(same(&plain[0], &plain[1]) && !same(&plain[0], &first));
+    let mut third = Box::pin(yard.server.held_for(&asking));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    for _ in 0..100 {
+        assert!(third.as_mut().poll(&mut context).is_pending(), "three processes are all there may be");
+        tokio::task::yield_now().await;
+    }
+    let freed = Arc::clone(second.link());
+    drop(second);
+    assert!(Arc::ptr_eq(within(third).await.unwrap().link(), &freed));
+    drop((first, plain));
+    yard.end().await;
+}
+
+/// [TRN-4]: a server has connections for four different sets of features; who comes with a fifth is asked nothing.
+#[tokio::test]
+async fn four_classes_and_no_more() {
+    const ALL: [&str; 5] = [
+        r#"{"roots":{}}"#,
+        r#"{"sampling":{}}"#,
+        ELICITS,
+        r#"{"roots":{},"sampling":{}}"#,
+        r#"{"roots":{},"elicitation":{}}"#,
+    ];
+    let yard = Yard::ready(1, |_| {}).await;
+    let mut held = Vec::new();
+    for capabilities in ALL {
+        held.push(yard.held(&call_of("ann", None, capabilities)).await.unwrap());
+    }
+    let classes: Vec<bool> = yard.open().iter().map(|wire| wire.features.may_be_asked()).collect();
+    assert_eq!(classes.iter().filter(|asks| **asks).count(), 4);
+    assert!(same(&held[4], &yard.held(&call("ann")).await.unwrap()), "the fifth shares with those of no features");
+    // A set that is known already is still served.
+    assert!(yard.held(&call_of("ann", None, ALL[0])).await.unwrap().0.alone);
+    drop(held);
+    yard.end().await;
+}
+
+/// Whoever loses a grant loses its connections, one that is being started too.
+#[tokio::test]
+async fn a_revoked_principal_keeps_nothing() {
+    let yard = Yard::new(2, |_| {});
+    yard.plant.gate.add_permits(2);
+    yard.server.settled().await;
+    let (ann, bob) = (call("ann"), call("bob"));
+    let link = Arc::clone(yard.held(&ann).await.unwrap().link());
+    let mut waiting = Box::pin(yard.held(&bob));
+    until("the start of bob's", || {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        waiting.as_mut().poll(&mut context).is_pending() && yard.opened() == 3
+    })
+    .await;
+    yard.set.revoke(|_, _| false);
+    yard.plant.gate.add_permits(1);
+    waiting.await.unwrap_err();
+    within(link.closed().cancelled()).await;
+    until("the list's connection alone is left", || yard.open().len() == 1).await;
+    yard.end().await;
+}

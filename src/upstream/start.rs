@@ -1,0 +1,275 @@
+//! Starts, each for all who wait for it; and the watch over what was started [TRN-3, TRN-4].
+//!
+//! Not for: who may have a connection (`pool`). Invariants: a start belongs to the server, so that a caller who goes away
+//! ends nothing; one that fails is told to all who wait at once.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::exchange::{Reject, UpstreamCall};
+use crate::wire::mcp::{Era, Features};
+
+use super::Isolation;
+use super::link::{Link, StartError, Started, Want};
+use super::place::Place;
+use super::pool::{Found, Held, Holder, Key, Member, Outcome};
+use super::server::{Phase, Server};
+
+/// A connection that has lived so long counts as good.
+pub(super) const STABLE: Duration = Duration::from_secs(10);
+
+impl Server {
+    /// Finds the connection of a call's owner, or waits until it is started; the call holds it until the result is dropped.
+    /// On a connection whose server may ask back, nobody else's call is under way meanwhile.
+    ///
+    /// # Cancel safety
+    /// A start goes on for those who come later.
+    pub(super) async fn held_for(self: &Arc<Self>, call: &UpstreamCall) -> Result<Held, Reject> {
+        let native = call.client.version.era();
+        let other = if native == Era::Legacy { Era::Stateless } else { Era::Legacy };
+        let known = self.eras();
+        let wanted = if known.speaks(native) == Some(false) { other } else { native };
+        // A connection that lives serves its owner, whatever has happened to the one the list is read over.
+        if let Some(held) = self.find_open(wanted, call) {
+            return Ok(held);
+        }
+        self.settled().await;
+        if let Phase::Down(cause) = self.status().phase {
+            return Err(self.down(&StartError::Failed(cause)));
+        }
+        let eras = self.eras();
+        if eras.speaks(native) == Some(false) {
+            return self.held_in(other, call).await.map_err(|err| self.down(&err));
+        }
+        match self.held_in(native, call).await {
+            Ok(held) => Ok(held),
+            // A server that is known to live in the other era, and does not start in this one, does not speak it.
+            Err(err @ (StartError::Era(..) | StartError::Failed(_)))
+                if eras.speaks(native).is_none()
+                    && (matches!(err, StartError::Era(..)) || eras.speaks(other) == Some(true)) =>
+            {
+                tracing::info!(server = %self.name(), era = ?native, why = %err, "the server is bridged to from this era");
+                let held = self.held_in(other, call).await.map_err(|err| self.down(&err))?;
+                self.lacks(native);
+                Ok(held)
+            }
+            Err(err) => Err(self.down(&err)),
+        }
+    }
+
+    async fn held_in(self: &Arc<Self>, era: Era, call: &UpstreamCall) -> Result<Held, StartError> {
+        let mut start: Option<watch::Receiver<Outcome>> = None;
+        loop {
+            // Before the look, so that nothing that becomes free in between is missed.
+            let mut freed = pin!(self.pool.places.freed.notified());
+            freed.as_mut().enable();
+            if let Some(outcome) = start.as_ref().and_then(|start| start.borrow().clone()) {
+                outcome?;
+                start = None;
+            }
+            // One start is waited for to its end, whatever becomes free meanwhile.
+            let found = match &start {
+                Some(_) => self.find_open(era, call).map_or(Found::Soon, Found::Held),
+                None => self.find(era, call)?,
+            };
+            match found {
+                Found::Held(held) => return Ok(held),
+                Found::Starting(goes_on) => start = Some(goes_on),
+                Found::Soon => {}
+            }
+            let over = async {
+                match &mut start {
+                    Some(start) => start.wait_for(Option::is_some).await.map(drop).is_ok(),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.stopping.cancelled() => return Err(stopped()),
+                told = over => if !told { return Err(stopped()) },
+                () = freed => {}
+            }
+        }
+    }
+
+    /// Starts a connection in the background.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        key: Key,
+        place: Option<Arc<Place>>,
+        owner_ended: Option<CancellationToken>,
+        outcome: watch::Sender<Outcome>,
+    ) {
+        let server = Arc::clone(self);
+        self.tasks.spawn("start a connection", async move {
+            let want = Want { era: Some(key.era), features: key.features, place };
+            let done = match server.open(want).await {
+                Ok(started) => server.stand(&key, started, owner_ended),
+                Err(err) => {
+                    server.note_failure(&key, &err);
+                    Err(err)
+                }
+            };
+            outcome.send_replace(Some(done));
+        });
+    }
+
+    async fn open(&self, want: Want) -> Result<Started, StartError> {
+        tracing::debug!(server = %self.name(), era = ?want.era, features = ?want.features, "a connection is started");
+        let opening = async {
+            let _turn = self.pool.starts.acquire().await;
+            let open = Arc::clone(&self.connector).open(want);
+            tokio::time::timeout(self.settings().start_timeout, open).await.unwrap_or_else(|_| Err(late()))
+        };
+        tokio::select! {
+            biased;
+            () = self.stopping.cancelled() => Err(stopped()),
+            opened = opening => opened,
+        }
+    }
+
+    /// Puts a connection in its place, where somebody may still have it.
+    fn stand(
+        self: &Arc<Self>,
+        key: &Key,
+        started: Started,
+        owner_ended: Option<CancellationToken>,
+    ) -> Result<(), StartError> {
+        let alone = self.is_alone(key);
+        let member = Member::new(Arc::clone(&started.link), alone, self.clock.now(), &self.pool.places);
+        let mut stock = self.pool.stock();
+        if !stock.start_over(key) || self.stopping.is_cancelled() {
+            drop(stock);
+            started.link.close();
+            return Err(stopped());
+        }
+        stock.add(key, Arc::clone(&member));
+        drop(stock);
+        self.found(key.era);
+        self.pool.breaker().reset();
+        self.attend(key.clone(), member, owner_ended);
+        if self.pool.is_resting() {
+            let everybodys =
+                key.holder == Holder::Shared || (self.is_sole() && matches!(key.holder, Holder::Principal(_)));
+            if everybodys && key.features == Features::NONE {
+                self.pool.offer(started);
+            }
+            self.pool.wake();
+        }
+        Ok(())
+    }
+
+    fn note_failure(self: &Arc<Self>, key: &Key, err: &StartError) {
+        self.pool.stock().start_over(key);
+        let StartError::Failed(cause) = err else { return };
+        // One that may not speak the era at all has not failed.
+        if self.eras().speaks(key.era) != Some(true) || self.stopping.is_cancelled() {
+            return;
+        }
+        self.pool.breaker().failed(self.clock.now(), cause.clone(), 0);
+        if self.pool.is_resting() {
+            self.fell(cause.clone());
+            self.pool.wake();
+        }
+    }
+
+    /// Takes a connection out when it closes, and closes it when its owner ends.
+    pub(super) fn attend(self: &Arc<Self>, key: Key, member: Arc<Member>, owner_ended: Option<CancellationToken>) {
+        let server = Arc::clone(self);
+        let owner_ended = owner_ended.filter(|_| matches!(key.holder, Holder::Session(_)));
+        self.tasks.spawn("watch a connection", async move {
+            let link = Arc::clone(&member.link);
+            let owner_gone = async {
+                match owner_ended {
+                    Some(ended) => ended.cancelled().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = link.closed().cancelled() => {}
+                () = owner_gone => member.retire().close(),
+            }
+            server.pool.stock().closed(&key, &member);
+            link.close();
+            Arc::clone(&link).ended().await;
+            let now = server.clock.now();
+            let soon = !server.is_http() && !member.is_retired() && now.since(member.born) < STABLE;
+            let words = soon.then(|| link.last_words().unwrap_or_default());
+            server.pool.stock().ended(&key, &member, words, now);
+            server.pool.places.freed.notify_waiters();
+        });
+    }
+
+    /// Opens a connection to read the list over: the one that a call has started while the server rested, or a new one.
+    pub(super) async fn open_for_list(&self) -> Result<ForList, StartError> {
+        if let Some(started) = self.pool.take_offered() {
+            return Ok(ForList { started, berth: Berth::Owned });
+        }
+        let place = if self.is_http() { None } else { Some(self.place_for_list().await) };
+        let _permit = self.starts.acquire().await;
+        let want = Want { era: None, features: Features::NONE, place: place.clone() };
+        let open = Arc::clone(&self.connector).open(want);
+        let started =
+            tokio::time::timeout(self.settings().start_timeout, open).await.unwrap_or_else(|_| Err(late()))?;
+        Ok(ForList { started, berth: Berth::Free(place) })
+    }
+
+    /// Waits for a place. Callers come first: while they have them all, the list stays as it was.
+    async fn place_for_list(&self) -> Arc<Place> {
+        loop {
+            let mut freed = pin!(self.pool.places.freed.notified());
+            freed.as_mut().enable();
+            if let Ok(place) = self.pool.places.take(None) {
+                return place;
+            }
+            self.is_used_without_list();
+            freed.await;
+        }
+    }
+
+    /// Gives a connection that was opened for the list to its first fitting caller, or to all where it is everybody's.
+    pub(super) fn offer(self: &Arc<Self>, link: &Arc<dyn Link>, berth: Berth) {
+        *self.catalog.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Arc::clone(link));
+        // One that a call has started has its holder.
+        let Berth::Free(place) = berth else { return };
+        let isolation = self.settings().isolation();
+        let stateless_http = self.is_http() && link.era() == Era::Stateless;
+        if stateless_http || isolation == Isolation::Shared {
+            let key = Key { holder: Holder::Shared, era: link.era(), features: Features::NONE };
+            let member = Member::new(Arc::clone(link), false, self.clock.now(), &self.pool.places);
+            self.pool.stock().add(&key, Arc::clone(&member));
+            self.attend(key, member, None);
+        } else if let (Some(place), true, Isolation::Principal) = (place, self.is_sole(), isolation) {
+            // With more principals than one, the list must not depend on what one of them does to a child of its own.
+            self.pool.stock().unowned = Some((Arc::clone(link), place));
+        }
+    }
+}
+
+/// A connection that the list is to be read over.
+#[derive(Debug)]
+pub(super) struct ForList {
+    pub(super) started: Started,
+    pub(super) berth: Berth,
+}
+
+/// Whose a connection is that the list is read over.
+#[derive(Debug)]
+pub(super) enum Berth {
+    /// Nobody's yet; a process has a place.
+    Free(Option<Arc<Place>>),
+    /// It has a holder.
+    Owned,
+}
+
+fn stopped() -> StartError {
+    StartError::Failed("is being stopped".to_owned())
+}
+
+fn late() -> StartError {
+    StartError::Failed("did not finish its start in time (start_timeout_secs)".to_owned())
+}
