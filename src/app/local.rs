@@ -129,7 +129,9 @@ impl Local {
         let call = Call::ToServer(Arc::new(server_call(&request).map_err(LocalError::Malformed)?));
         match outcome(self.ask(caller, call).await, progress).await.map_err(LocalError::Refused)? {
             Answer::Upstream { response, .. } => Ok(response.settled()),
-            Answer::Discovery(_) | Answer::Ended | Answer::Page(_) | Answer::Unseen(_) => Err(no_answer()),
+            Answer::Discovery(_) | Answer::Ended | Answer::InputRequired(_) | Answer::Page(_) | Answer::Unseen(_) => {
+                Err(no_answer())
+            }
         }
     }
 
@@ -177,7 +179,7 @@ async fn outcome(reply: Reply, progress: &mut (dyn FnMut(&[u8]) + Send)) -> Outc
         match event {
             Event::Done(outcome) => return outcome,
             Event::Progress(notification) => progress(&notification),
-            Event::Changed(_) | Event::Log(_) | Event::Watch(_) => {}
+            Event::Ask(_) | Event::Changed(_) | Event::Log(_) | Event::Said(_) | Event::Watch(_) => {}
         }
     }
     Err(Reject::upstream(RejectKind::Upstream, "the answer ended too early", ""))

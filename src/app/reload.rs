@@ -38,6 +38,7 @@ pub(super) struct Kept {
     admin: Vec<SocketAddr>,
     log: LogSettings,
     state_dir: Option<PathBuf>,
+    login_path: bool,
 }
 
 /// Whom this process serves: so much of a configuration is in force here.
@@ -84,6 +85,7 @@ impl Kept {
             admin: settings.admin.clone(),
             log: settings.log.clone(),
             state_dir: settings.state_dir.clone(),
+            login_path: settings.login_path,
         }
     }
 
@@ -103,6 +105,7 @@ impl Kept {
             (limits(one) != limits(two), "limits"),
             (self.log != new.log || one.access != two.access, "log"),
             (self.state_dir != new.state_dir, "state.dir"),
+            (self.login_path != new.login_path, "mcp.login_path"),
         ];
         different.into_iter().filter_map(|(different, key)| different.then_some(key)).collect()
     }

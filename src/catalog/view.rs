@@ -2,12 +2,12 @@
 //!
 //! Invariant: [`View::resolve`] and [`View::page`] read the same entries under the same [`Mask`]: visible ⇔ callable.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::{BufMut as _, Bytes, BytesMut};
+use foldhash::HashMap;
 
 use crate::id::UpstreamName;
 use crate::wire::mcp::{Era, Kind, ProtocolVersion};

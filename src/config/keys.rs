@@ -8,7 +8,8 @@ pub(super) const LISTEN: &[&str] =
     &["admin", "allowed_hosts", "allowed_origins", "auth", "health", "http", "tls_cert", "tls_key"];
 pub(super) const LISTEN_LATER: &[&str] = &["public_url"];
 
-pub(super) const MCP: &[&str] = &["empty_allow", "enabled", "first_list_wait_secs", "name_budget", "servers"];
+pub(super) const MCP: &[&str] =
+    &["empty_allow", "enabled", "first_list_wait_secs", "login_path", "name_budget", "servers"];
 pub(super) const MCP_LATER: &[&str] = &["blob_paths", "blobs", "deferred_loading", "overflow", "resource_tools"];
 
 pub(super) const SERVER: &[&str] = &[
@@ -115,7 +116,10 @@ pub(super) const LIMITS: &[&str] = &[
     "concurrency",
     "connections",
     "keep_alive_secs",
+    "parked_calls",
+    "parked_calls_per_principal",
     "processes_per_principal",
+    "question_secs",
     "rates",
     "request_body_bytes",
     "resume_bytes_per_session",

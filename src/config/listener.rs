@@ -113,6 +113,11 @@ pub(super) fn limits(table: Option<&Table<'_>>, settings: &mut DownstreamSetting
     let all = settings.sessions_max;
     count("sessions_per_principal", 1_000_000, &mut settings.sessions_per_principal_max);
     settings.sessions_per_principal_max = settings.sessions_per_principal_max.min(all);
+    count("parked_calls", 100_000, &mut settings.parked_max);
+    let all = settings.parked_max;
+    count("parked_calls_per_principal", 100_000, &mut settings.parked_per_principal_max);
+    settings.parked_per_principal_max = settings.parked_per_principal_max.min(all);
+    settings.question = number("question_secs", 3_600).map_or(settings.question, Duration::from_secs);
     let replay = &mut settings.replay;
     count("resume_bytes_per_session", 1 << 30, &mut replay.session_bytes);
     count("resume_bytes_per_stream", 1 << 30, &mut replay.stream_bytes);

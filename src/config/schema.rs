@@ -92,12 +92,18 @@ fn addresses(settings: &DownstreamSettings) -> Value {
 
 pub(super) fn limits() -> Rows {
     let door = DownstreamSettings::default();
+    let question = door.question.as_secs();
     let (alive, idle, kept) = (door.keep_alive.as_secs(), door.session_idle.as_secs(), door.replay.time.as_secs());
     let count = |most: u64, default: usize, words| number(1, most, json!(default), words);
     vec![
         ("concurrency", reference("concurrency")),
         ("connections", count(1_000_000, door.connections_max, "The most client connections at once.")),
         ("keep_alive_secs", number(1, 3_600, json!(alive), "The pause after which a silent stream gets a comment.")),
+        ("parked_calls", count(100_000, door.parked_max, "The most calls that wait for a stateless client's answers.")),
+        (
+            "parked_calls_per_principal",
+            count(100_000, door.parked_per_principal_max, "The most such calls of one principal."),
+        ),
         (
             "processes_per_principal",
             count(
@@ -106,6 +112,7 @@ pub(super) fn limits() -> Rows {
                 "The most processes of one principal, over all servers; an idle one makes room, else a call is refused.",
             ),
         ),
+        ("question_secs", number(1, 3_600, json!(question), "How long a client may take to answer a server.")),
         ("rates", reference("rates")),
         ("request_body_bytes", count(1 << 32, door.body_bytes_max, "The largest request body.")),
         (
@@ -178,6 +185,14 @@ pub(super) fn mcp() -> Rows {
         ("empty_allow", choice(&["all", "none"], Some("all"), "What an empty allowed_tools means.")),
         ("enabled", flag(true, "false: no server is connected.")),
         ("first_list_wait_secs", number(0, 60, json!(wait), "How long a list waits for servers still starting.")),
+        (
+            "login_path",
+            flag(
+                true,
+                "Whether programs are looked up in the login shell's PATH where the gateway has no terminal and a \
+                 system's short PATH.",
+            ),
+        ),
         ("name_budget", number(1, 64, json!(budget), "The longest shown name, in bytes.")),
         ("servers", describe(servers, "The servers, in the order in which their tools are listed.")),
     ]

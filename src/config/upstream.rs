@@ -94,6 +94,7 @@ pub(super) struct Mcp {
     pub(super) empty_allow: EmptyAllow,
     pub(super) name_budget: Option<usize>,
     pub(super) first_list_wait: Option<Duration>,
+    pub(super) login_path: bool,
 }
 
 // === impl Known ===
@@ -149,8 +150,10 @@ impl Known {
 
 /// Reads `[mcp]`.
 pub(super) fn mcp(table: Option<&Table<'_>>, servers: &Servers) -> Mcp {
-    let mut mcp = Mcp { enabled: true, empty_allow: EmptyAllow::All, name_budget: None, first_list_wait: None };
+    let mut mcp =
+        Mcp { enabled: true, empty_allow: EmptyAllow::All, name_budget: None, first_list_wait: None, login_path: true };
     let Some(table) = table else { return mcp };
+    mcp.login_path = table.get("login_path").and_then(|value| value.flag()).unwrap_or(true);
     mcp.enabled = table.get("enabled").and_then(|value| value.flag()).unwrap_or(true);
     let words = [("all", EmptyAllow::All), ("none", EmptyAllow::None)];
     mcp.empty_allow = table.get("empty_allow").and_then(|value| value.choice(&words)).unwrap_or_default();

@@ -3,8 +3,12 @@
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 
+use super::origin::single;
+
 /// What the specification's clients send.
 const BOTH: &[u8] = b"application/json, text/event-stream";
+/// The same, of a body.
+const JSON: &[u8] = b"application/json";
 
 /// The forms of an answer that a client can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +28,7 @@ pub(super) enum Take {
 impl Take {
     /// Reads all `Accept` lines; none at all means anything.
     pub(super) fn read(headers: &HeaderMap) -> Self {
-        let mut lines = headers.get_all(ACCEPT).iter();
-        if let (Some(line), None) = (lines.next(), lines.next())
+        if let Ok(Some(line)) = single(headers, ACCEPT)
             && line.as_bytes() == BOTH
         {
             return Self::Any;
@@ -70,6 +73,9 @@ fn refuses(parameter: &str) -> bool {
 /// Says whether a body may be JSON: it says so, or says nothing.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let Some(kind) = headers.get(CONTENT_TYPE) else { return true };
+    if kind.as_bytes() == JSON {
+        return true;
+    }
     let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
     kind.eq_ignore_ascii_case("application/json")
 }

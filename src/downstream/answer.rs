@@ -9,12 +9,12 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use tokio::pin;
 
 use crate::exchange::{
-    Answer, ByteStream, Discovery, Event, Handler, ListPage, Outcome, ReasonCode, Reject, RejectKind, Unseen,
-    WatchEvent,
+    Answer, ByteStream, Discovery, Event, Handler, InputRequired, ListPage, Outcome, ReasonCode, Reject, RejectKind,
+    Unseen, WatchEvent,
 };
 use crate::id::PrincipalId;
 use crate::session::Session;
-use crate::wire::bridge::{ClientSide, lift_error, lift_result, server_info};
+use crate::wire::bridge::{BridgeRefusal, ClientSide, lift_error, lift_result, server_info};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, RequestId, Response as RpcResponse};
 use crate::wire::mcp::{Era, Kind, Kinds, Level, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY};
@@ -139,6 +139,7 @@ impl Asker {
         match outcome {
             Ok(Answer::Discovery(discovery)) => Rendered::result(id, &discovered(&discovery)),
             Ok(Answer::Ended) => Rendered::result(id, &ended(id, self.era)),
+            Ok(Answer::InputRequired(input)) => self.input_required(id, &input),
             Ok(Answer::Page(page)) => {
                 Rendered { status: StatusCode::OK, parts: listed(id, page, self.era), rest: None, header: None }
             }
@@ -189,6 +190,16 @@ impl Asker {
         }
     }
 
+    /// Spells what a stateless client is asked; a session's client is asked before this, and one that could not be is
+    /// told so.
+    fn input_required(&self, id: &RequestId, input: &InputRequired) -> Rendered {
+        if self.era == Era::Legacy {
+            return self.refuse(Refusal::internal(BridgeRefusal::InputRequired.to_string()));
+        }
+        let result = input.wanted.spelled((!input.result.is_empty()).then_some(&input.result));
+        self.lift(id, &RpcResponse::with_result(id, &result), Era::Stateless)
+    }
+
     /// Says whether the client did not declare what a server's -32021 asks for [R64].
     fn lacks(&self, response: &RpcResponse) -> bool {
         let Some(error) = response.error() else { return false };
@@ -207,6 +218,10 @@ impl Asker {
             Event::Done(_) => None,
             Event::Log(raw) => self.log.takes(&raw).then_some(raw),
             Event::Progress(raw) => Some(raw),
+            // A stateless client is told nothing but what its own calls come to.
+            Event::Said(raw) => (self.era == Era::Legacy).then_some(raw),
+            // Nobody here can be asked: dropping it refuses it.
+            Event::Ask(_) => None,
             Event::Changed(kind) => Some(self.changed(kind)),
             Event::Watch(WatchEvent::Honoured { kinds, resources }) => {
                 self.id.as_ref().map(|id| acknowledged(id, kinds, &resources))

@@ -13,7 +13,7 @@ use crate::wire::mcp::{Era, Method, ProtocolVersion, RequestMeta};
 
 use super::answer::Rendered;
 use super::body::Body;
-use super::legacy::{Begun, note};
+use super::legacy::{Begun, Form, note};
 use super::post::{Visit, label};
 use super::respond::{Fault, Refusal, bare};
 use super::server::Door;
@@ -62,7 +62,9 @@ impl<H: Handler> Door<H> {
                         return Some(Begun::Answered(asker().refuse(Refusal::of_reject(reject, Era::Legacy))));
                     }
                     match RequestMeta::read(request.params.as_deref()) {
-                        Ok(meta) if !meta.is_stateless() => Some(self.begin(visit, session, request, meta)),
+                        Ok(meta) if !meta.is_stateless() => {
+                            Some(self.begin(visit, session, (request, meta), Form::Batch))
+                        }
                         Ok(_) => Some(Begun::Answered(asker().refuse(Fault::Batch.into()))),
                         Err(err) => Some(Begun::Answered(asker().refuse(Fault::Meta(err.to_string()).into()))),
                     }
@@ -71,7 +73,10 @@ impl<H: Handler> Door<H> {
                     note(session, &notification);
                     None
                 }
-                Ok(Message::Response(_)) => None,
+                Ok(Message::Response(response)) => {
+                    session.answer(&response);
+                    None
+                }
                 Err(DecodeError { kind, id }) => {
                     Some(Begun::Answered(visit.legacy_asker(id).refuse(Refusal::from(Fault::from(kind)))))
                 }

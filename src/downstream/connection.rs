@@ -21,7 +21,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 
 use crate::exchange::Handler;
 use crate::net::{Connection, HttpStream, HttpVersion};
-use crate::runtime::{Hushable, Tasks};
+use crate::runtime::{Hushable, Tasks, sleep};
 
 use super::body::{Body, BrokenOff};
 use super::origin::Reach;
@@ -38,6 +38,8 @@ const STREAMS_MAX: u32 = 100;
 const WINDOWS: (u32, u32) = (256 << 10, 1 << 20);
 /// How often a peer is asked whether it is still there, and how long it has to say so.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
+/// How exactly silence is measured: a busy connection is looked at so often.
+const LOOK: Duration = Duration::from_secs(5);
 /// How long an HTTP/2 client has to take its leave, once nothing is open.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 /// How long an HTTP/1.1 client has at a stop, once nothing is open, for a head it has begun and an answer it still reads.
@@ -150,15 +152,13 @@ impl<H: Handler> Door<H> {
     }
 
     async fn serve_one(self: &Arc<Self>, stream: HttpStream, reach: Reach) -> hyper::Result<()> {
-        let open = Arc::new(Open::default());
-        let still = Arc::clone(&open);
+        let open = &Arc::new(Open::default());
         let service = service_fn(|request| {
             let (door, counted) = (Arc::clone(self), open.begin());
             async move { Ok::<_, Infallible>(counted.with(door.serve(request, reach).await)) }
         });
+        // Its own timer for heads is started and stopped with each request, which ours is not.
         let served = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_PAUSE_MAX)
             .max_headers(self.settings.headers_max)
             .max_buf_size(self.settings.header_bytes_max.max(HEAD_BYTES_MIN))
             .half_close(false)
@@ -168,16 +168,15 @@ impl<H: Handler> Door<H> {
             let mut served = pin!(served);
             tokio::select! {
                 biased;
-                ended = served.as_mut() => ended,
-                () = self.drain.started() => {
-                    served.as_mut().graceful_shutdown();
-                    tokio::select! {
-                        biased;
-                        ended = served.as_mut() => ended,
-                        // A head that does not come to its end.
-                        () = unused(&still, REST_MAX) => Ok(()),
-                    }
-                }
+                ended = served.as_mut() => return ended,
+                () = unused(open, HEAD_PAUSE_MAX) => return Ok(()),
+                () = self.drain.started() => served.as_mut().graceful_shutdown(),
+            }
+            tokio::select! {
+                biased;
+                ended = served => ended,
+                // A head that does not come to its end.
+                () = unused(open, REST_MAX) => Ok(()),
             }
         });
         hushable.await
@@ -224,15 +223,21 @@ impl<H: Handler> Door<H> {
     }
 }
 
-/// Waits until, for all of `pause`, no request was open.
+/// Waits until no request has been open for `pause`, or up to [`LOOK`] longer.
 async fn unused(open: &Open, pause: Duration) {
-    let mut before = None;
+    let (mut before, mut still) = (None, Duration::ZERO);
     loop {
         let now = open.is_idle().then(|| open.ever.load(Ordering::Relaxed));
-        if now.is_some() && now == before {
+        if now.is_none() || now != before {
+            still = Duration::ZERO;
+        }
+        if still >= pause {
             return;
         }
+        // What is quiet is looked at once more, and not before it is time.
+        let next = if still.is_zero() { pause.min(LOOK) } else { pause - still };
         before = now;
-        tokio::time::sleep(pause).await;
+        sleep(next).await;
+        still += next;
     }
 }

@@ -8,12 +8,14 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::identity::Credential;
 use crate::secret::Secret;
 
+use super::origin::single;
+
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Reads `Authorization: Bearer` and `x-api-key`; both may be there if they say the same.
 pub(super) fn read(headers: &HeaderMap) -> Credential {
-    let bearer = one(headers, &AUTHORIZATION).map(|value| value.map(bearer));
-    let key = one(headers, &API_KEY);
+    let bearer = one(headers, AUTHORIZATION).map(|value| value.map(bearer));
+    let key = one(headers, API_KEY);
     let api_key = |token: &str| Credential::ApiKey(Secret::new(token.to_owned()));
     match (bearer, key) {
         (Ok(None), Ok(None)) => Credential::None,
@@ -25,13 +27,9 @@ pub(super) fn read(headers: &HeaderMap) -> Credential {
 
 struct Unreadable;
 
-fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Unreadable> {
-    let mut values = headers.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (None, _) => Ok(None),
-        (Some(value), None) => text(value).filter(|text| !text.is_empty()).map(Some).ok_or(Unreadable),
-        (Some(_), Some(_)) => Err(Unreadable),
-    }
+fn one(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Unreadable> {
+    let Some(value) = single(headers, name).map_err(|_| Unreadable)? else { return Ok(None) };
+    text(value).filter(|text| !text.is_empty()).map(Some).ok_or(Unreadable)
 }
 
 fn text(value: &HeaderValue) -> Option<&str> {
@@ -39,9 +37,10 @@ fn text(value: &HeaderValue) -> Option<&str> {
 }
 
 fn bearer(value: &str) -> Option<&str> {
-    let (scheme, token) = value.split_once(' ')?;
-    let token = token.trim_matches([' ', '\t']);
-    let good = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && !token.contains([' ', '\t', ',']);
+    let (scheme, token) = value.split_at_checked("bearer".len())?;
+    let token = token.strip_prefix(' ')?.trim_matches([' ', '\t']);
+    let one = memchr::memchr3(b' ', b'\t', b',', token.as_bytes()).is_none();
+    let good = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && one;
     good.then_some(token)
 }
 

@@ -65,11 +65,22 @@ impl<H: Handler> Door<H> {
             match running.next().await {
                 Some(Event::Done(Ok(Answer::Discovery(found)))) => break found,
                 Some(Event::Done(Ok(
-                    Answer::Ended | Answer::Page(_) | Answer::Unseen(_) | Answer::Upstream { .. },
+                    Answer::Ended
+                    | Answer::InputRequired(_)
+                    | Answer::Page(_)
+                    | Answer::Unseen(_)
+                    | Answer::Upstream { .. },
                 )))
                 | None => break Discovery::default(),
                 Some(Event::Done(Err(reject))) => return Err(rejected(reject)),
-                Some(Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => {}
+                Some(
+                    Event::Ask(_)
+                    | Event::Changed(_)
+                    | Event::Log(_)
+                    | Event::Progress(_)
+                    | Event::Said(_)
+                    | Event::Watch(_),
+                ) => {}
             }
         };
         let told = Told::new(visit.caller.seen(&visit.endpoint));

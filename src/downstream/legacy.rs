@@ -21,6 +21,15 @@ use super::running::Running;
 use super::server::Door;
 use super::stateless::{call_params, cursor_of};
 
+/// How a request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Alone.
+    Alone,
+    /// In a batch, whose answer is one array.
+    Batch,
+}
+
 /// What became of a request.
 pub(super) enum Begun {
     /// It is answered.
@@ -43,7 +52,7 @@ impl<H: Handler> Door<H> {
             Err(fault) => return visit.refuse(fault, id),
         };
         match message {
-            Message::Request(request) => match self.begin(visit, &session, request, meta) {
+            Message::Request(request) => match self.begin(visit, &session, (request, meta), Form::Alone) {
                 Begun::Answered(rendered) => rendered.respond(visit.take, Vec::new()),
                 Begun::Calling(running, asker) => self.answer(running, asker, visit.take, Some(&session)).await,
             },
@@ -51,7 +60,10 @@ impl<H: Handler> Door<H> {
                 note(&session, &notification);
                 bare(StatusCode::ACCEPTED)
             }
-            Message::Response(_) => bare(StatusCode::ACCEPTED),
+            Message::Response(response) => {
+                session.answer(&response);
+                bare(StatusCode::ACCEPTED)
+            }
         }
     }
 
@@ -81,14 +93,14 @@ impl<H: Handler> Door<H> {
         &self,
         visit: &Visit<H::Caller>,
         session: &Arc<Session>,
-        request: Request,
-        meta: RequestMeta,
+        (request, meta): (Request, RequestMeta),
+        form: Form,
     ) -> Begun {
         let method = label(&request.method);
         let log = session.log().map_or(Log::All, Log::From);
         let asker = Asker { method, log, ..visit.legacy_asker(Some(request.id.clone())) };
         match self.call_of(visit, session, request, meta) {
-            Ok(Some(call)) => self.dispatch_legacy(visit, session, call, asker),
+            Ok(Some(call)) => self.dispatch_legacy(visit, session, (call, form), asker),
             Ok(None) => Begun::Answered(match &asker.id {
                 Some(id) => Rendered::result(id, "{}"),
                 None => asker.refuse(Fault::Method.into()),
@@ -148,7 +160,13 @@ impl<H: Handler> Door<H> {
         if self.drain.is_draining() { Err(Fault::Draining.into()) } else { Ok(Some(call)) }
     }
 
-    fn dispatch_legacy(&self, visit: &Visit<H::Caller>, session: &Arc<Session>, call: Call, asker: Asker) -> Begun {
+    fn dispatch_legacy(
+        &self,
+        visit: &Visit<H::Caller>,
+        session: &Arc<Session>,
+        (call, form): (Call, Form),
+        asker: Asker,
+    ) -> Begun {
         let Some(guard) = asker.id.as_ref().and_then(|id| session.begin(id)) else {
             return Begun::Answered(asker.refuse(Fault::DuplicateId.into()));
         };
@@ -158,7 +176,8 @@ impl<H: Handler> Door<H> {
         };
         let exchange =
             Exchange { endpoint: visit.endpoint.clone(), client: session.facts(), owner: session.owner(), call };
-        let running = Running::new(self.handler.call(visit.caller.clone(), exchange))
+        let running = self
+            .call_of_session(visit, session, exchange, form)
             .stopped_by(guard.stop().clone())
             .holding((guard, self.drain.guard()));
         let running = match survives {

@@ -4,6 +4,7 @@
 
 mod accept;
 mod answer;
+mod ask;
 mod batch;
 mod body;
 mod connection;
@@ -11,6 +12,7 @@ mod credential;
 mod handshake;
 mod legacy;
 mod origin;
+mod park;
 mod post;
 mod refused;
 mod respond;

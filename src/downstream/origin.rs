@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
 use super::DownstreamSettings;
 
@@ -31,23 +31,32 @@ pub(super) enum Foreign {
 /// Checks both; returns the origin that answers must name, if there is one.
 pub(super) fn check(head: &Parts, reach: Reach, settings: &DownstreamSettings) -> Result<Option<HeaderValue>, Foreign> {
     let target = head.uri.authority().map(http::uri::Authority::as_str);
-    let host = single(&head.headers, &HOST).map_err(|_| Foreign::Host)?;
+    let host = single(&head.headers, HOST).map_err(|_| Foreign::Host)?;
     let host = host.map(|host| host.to_str().map_err(|_| Foreign::Host)).transpose()?;
     // HTTP/2 says it in `:authority`; a `Host` beside it is judged too.
     let host = if head.version == Version::HTTP_2 { host.or(target) } else { host };
     if !host_allowed(host, reach, settings) || !target.is_none_or(|_| host_allowed(target, reach, settings)) {
         return Err(Foreign::Host);
     }
-    let Some(origin) = single(&head.headers, &ORIGIN).map_err(|_| Foreign::Origin)? else { return Ok(None) };
+    let Some(origin) = single(&head.headers, ORIGIN).map_err(|_| Foreign::Origin)? else { return Ok(None) };
     let text = origin.to_str().map_err(|_| Foreign::Origin)?;
     if origin_allowed(text, reach, settings) { Ok(Some(origin.clone())) } else { Err(Foreign::Origin) }
 }
 
-fn single<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> Result<Option<&'a HeaderValue>, ()> {
+/// A header that may stand once stands twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Twice;
+
+/// Returns the value of a header that may stand once.
+pub(super) fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&HeaderValue>, Twice> {
+    // Nearly always no header of the request stands twice.
+    if headers.len() == headers.keys_len() {
+        return Ok(headers.get(name));
+    }
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (value, None) => Ok(value),
-        (_, Some(_)) => Err(()),
+        (_, Some(_)) => Err(Twice),
     }
 }
 
@@ -81,7 +90,7 @@ fn name_of(authority: &str) -> Option<&str> {
     let end = if authority.starts_with('[') {
         authority.find(']')? + 1
     } else {
-        authority.find(':').unwrap_or(authority.len())
+        memchr::memchr(b':', authority.as_bytes()).unwrap_or(authority.len())
     };
     let (name, rest) = authority.split_at_checked(end)?;
     let port = rest.strip_prefix(':');

@@ -11,6 +11,7 @@ use crate::wire::mcp::{Era, MetaError, Method, ProtocolVersion, RequestMeta, Tra
 use super::accept::{self, Take};
 use super::answer::{Asker, Log};
 use super::body::{self, Body};
+use super::origin::{Twice, single};
 use super::respond::{Fault, Refusal};
 use super::server::Door;
 
@@ -83,13 +84,12 @@ impl<C> Visit<C> {
 
     /// Reads a header that may stand once.
     pub(super) fn header(&self, name: HeaderName) -> Single<'_> {
-        let mut values = self.headers.get_all(name).iter();
-        match (values.next(), values.next()) {
-            (None, _) => Single::Absent,
-            (Some(value), None) => {
+        match single(&self.headers, name) {
+            Ok(None) => Single::Absent,
+            Ok(Some(value)) => {
                 value.to_str().map_or(Single::Bad, |value| Single::Value(value.trim_matches([' ', '\t'])))
             }
-            (Some(_), Some(_)) => Single::Bad,
+            Err(Twice) => Single::Bad,
         }
     }
 }

@@ -3,10 +3,11 @@
 //! Not for: results. Invariant: every refusal has a JSON-RPC body with the request's id, `null` if none could be read.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::exchange::{ReasonCode, Reject, RejectKind, Retry};
 use crate::wire::json;
@@ -234,9 +235,33 @@ pub(super) fn status_of(code: ErrorCode, era: Era) -> StatusCode {
     }
 }
 
+/// The most room for headers that is kept for the next response.
+const SPARE_MAX: usize = 128;
+
+thread_local! {
+    /// The room of a request's headers, for the next response's. hyper takes that in turn for the request that follows, so
+    /// that no call makes room anew.
+    static SPARE: Cell<Option<HeaderMap>> = const { Cell::new(None) };
+}
+
+/// Gives the room of a request's headers to the next response.
+pub(super) fn spare(mut headers: HeaderMap) {
+    if headers.capacity() <= SPARE_MAX {
+        headers.clear();
+        SPARE.set(Some(headers));
+    }
+}
+
+/// Makes a response without headers.
+pub(super) fn blank(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.headers_mut() = SPARE.take().unwrap_or_default();
+    response
+}
+
 /// Makes a JSON response.
 pub(super) fn json_response(status: StatusCode, parts: Vec<Bytes>, guards: Vec<Box<dyn Send>>) -> Response<Body> {
-    let mut response = Response::new(Body::parts(parts, guards));
+    let mut response = blank(Body::parts(parts, guards));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
@@ -244,7 +269,7 @@ pub(super) fn json_response(status: StatusCode, parts: Vec<Bytes>, guards: Vec<B
 
 /// Makes a JSON response of which more is to come.
 pub(super) fn json_pieces(parts: Vec<Bytes>, rest: Rest, guards: Vec<Box<dyn Send>>) -> Response<Body> {
-    let mut response = Response::new(Body::pieces(parts, rest.pieces, guards));
+    let mut response = blank(Body::pieces(parts, rest.pieces, guards));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(length) = rest.length {
@@ -255,7 +280,7 @@ pub(super) fn json_pieces(parts: Vec<Bytes>, rest: Rest, guards: Vec<Box<dyn Sen
 
 /// Makes a response without a body.
 pub(super) fn bare(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
+    let mut response = blank(Body::empty());
     *response.status_mut() = status;
     response
 }

@@ -20,7 +20,7 @@ use crate::exchange::{Caller as _, Endpoint, Handler};
 use crate::id::PrincipalId;
 use crate::net::Listener;
 use crate::runtime::{Drain, Tasks};
-use crate::session::{SessionLimits, SessionStore};
+use crate::session::{ParkedCalls, ParkedLimits, SessionLimits, SessionStore};
 use crate::telemetry::access_line;
 use crate::wire::mcp::{Era, name};
 
@@ -29,7 +29,7 @@ use super::answer::log_refusal;
 use super::body::Body;
 use super::origin::{self, Foreign, Reach};
 use super::post::Visit;
-use super::respond::{Fault, Refusal, bare};
+use super::respond::{Fault, Refusal, bare, spare};
 use super::router::{Route, route};
 use super::{AccessLog, DownstreamSettings, credential};
 
@@ -53,6 +53,7 @@ pub(super) struct Door<H> {
     pub(super) drain: Drain,
     pub(super) sessions: SessionStore,
     pub(super) orphans: Arc<Semaphore>,
+    pub(super) parked: Arc<ParkedCalls>,
 }
 
 /// What is known of a request, for the log.
@@ -82,7 +83,14 @@ impl<H: Handler> Downstream<H> {
         let pause = (settings.session_idle / 4).clamp(Duration::from_millis(10), REAP_PAUSE_MAX);
         let sessions = SessionStore::new(limits, clock.clone());
         let orphans = Arc::new(Semaphore::new(ORPHANS_MAX));
-        let door = Arc::new(Door { settings, handler, tasks, drain, sessions, orphans });
+        let limits = ParkedLimits {
+            max: settings.parked_max,
+            per_principal_max: settings.parked_per_principal_max,
+            time: settings.question,
+            ..ParkedLimits::default()
+        };
+        let parked = ParkedCalls::new(limits, clock.clone(), tasks.clone(), drain.clone());
+        let door = Arc::new(Door { settings, handler, tasks, drain, sessions, orphans, parked });
         let weak = Arc::downgrade(&door);
         door.tasks.spawn("session reaper", async move {
             let mut ticks = tokio::time::interval(pause);
@@ -122,6 +130,12 @@ impl<H: Handler> Downstream<H> {
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.0.sessions.len()
+    }
+
+    /// Says how many calls wait for their clients' answers.
+    #[must_use]
+    pub fn parked(&self) -> usize {
+        self.0.parked.len()
     }
 
     /// Ends the legacy sessions that `keeps` does not keep, with what they have in flight; returns how many [CFG-4].
@@ -196,6 +210,7 @@ impl<H: Handler> Door<H> {
             _ => visit.refuse(Fault::Verb(VERBS), None),
         };
         seen.method = visit.method;
+        spare(visit.headers);
         response
     }
 }

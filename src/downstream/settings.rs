@@ -45,6 +45,12 @@ pub struct DownstreamSettings {
     pub sessions_per_principal_max: usize,
     /// How long a legacy session may be idle.
     pub session_idle: Duration,
+    /// How long a client may take to answer what a server asks.
+    pub question: Duration,
+    /// The most calls in all that wait for the answers of a stateless client; each keeps its server's connection.
+    pub parked_max: usize,
+    /// The most of one principal.
+    pub parked_per_principal_max: usize,
     /// The pause after which a silent stream gets a comment; a silent POST becomes a stream then.
     pub keep_alive: Duration,
     /// What is kept for a legacy client whose connection was lost in the middle of a call's stream.
@@ -68,6 +74,9 @@ impl Default for DownstreamSettings {
             sessions_max: 10_000,
             sessions_per_principal_max: 1_000,
             session_idle: Duration::from_secs(1_800),
+            question: Duration::from_secs(600),
+            parked_max: 256,
+            parked_per_principal_max: 16,
             keep_alive: Duration::from_secs(25),
             replay: ReplayLimits { time: Duration::from_secs(60), stream_bytes: 1 << 20, session_bytes: 4 << 20 },
             access: AccessLog::Off,

@@ -96,7 +96,7 @@ impl<H: Handler> Door<H> {
             owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: None },
             call,
         };
-        let running = Running::new(self.handler.call(visit.caller.clone(), exchange));
+        let running = self.call_of_stateless(visit, exchange);
         Ok(match (method, &asker.id) {
             (Method::SubscriptionsListen, Some(id)) => {
                 let first = kinds.map(|kinds| acknowledged(id, kinds, &[]));

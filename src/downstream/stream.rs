@@ -22,6 +22,7 @@ use crate::wire::jsonrpc::one_line;
 use crate::wire::sse::{self, Head, KEEP_ALIVE};
 
 use super::body::Body;
+use super::respond::blank;
 use super::resume::Driver;
 use super::spoken::Spoken;
 
@@ -200,7 +201,7 @@ pub(super) fn end_event(rest: ByteStream) -> ByteStream {
 
 /// Makes an event-stream response [R25].
 pub(super) fn respond(body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
+    let mut response = blank(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));

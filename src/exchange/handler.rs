@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::id::PrincipalId;
 use crate::identity::Credential;
+use crate::limit::Permit;
 use crate::wire::mcp::{Capabilities, Kind};
 
 use super::{Endpoint, Exchange, Reject, Reply, Seen};
@@ -39,6 +40,17 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// A [`Reject`] of kind `Unauthenticated` or `NotMapped`.
     fn identify(&self, credential: &Credential) -> Result<Self::Caller, Reject>;
+
+    /// Returns the same caller in the state of this moment: what a reload has taken away, it has no longer.
+    fn renewed(&self, caller: Self::Caller) -> Self::Caller;
+
+    /// Judges an exchange as [`Handler::call`] would, and sends nothing: the gate of a call that goes on [POL-12, R95].
+    /// Returns its place among the calls under way.
+    fn check(
+        self: &Arc<Self>,
+        caller: Self::Caller,
+        exchange: Exchange,
+    ) -> impl Future<Output = Result<Option<Permit>, Reject>> + Send + 'static;
 
     /// Counts a request, before its body is read or its text is looked at [LIM-5].
     ///

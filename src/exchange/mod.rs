@@ -3,12 +3,14 @@
 //! Not for: HTTP, policy, or any server's transport. Invariant: a door can reach a server only through a [`Handler`].
 
 mod handler;
+mod question;
 mod reject;
 mod reply;
 mod request;
 mod watching;
 
 pub use handler::{Caller, Handler};
+pub use question::{Asked, InputRequired, Question, Responder, Settled};
 pub use reject::{ReasonCode, Reject, RejectKind, Retry, Source};
 pub use reply::{
     Answer, ByteStream, Discovery, Event, EventStream, ListPage, Outcome, Reply, ReplyBody, Unseen, WatchEvent,

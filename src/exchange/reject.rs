@@ -202,6 +202,13 @@ impl Reject {
         self
     }
 
+    /// The refusal of a `requestState` that is not ours, not this call's, or too old [R92].
+    #[must_use]
+    pub fn bad_state() -> Self {
+        let words = "requestState is not valid here, or has expired";
+        Self::client(RejectKind::InvalidParams, words, ReasonCode::BadRequest)
+    }
+
     /// The one answer for what is unknown, hidden or not granted [POL-11]; only the reason differs.
     #[must_use]
     pub fn unknown(kind: Kind, reason: ReasonCode) -> Self {

@@ -12,7 +12,7 @@ use crate::limit::Permit;
 use crate::wire::jsonrpc::Response;
 use crate::wire::mcp::{Capabilities, Era, Kind, Kinds};
 
-use super::{Reject, Retry};
+use super::{InputRequired, Question, Reject, Retry};
 
 /// An outcome: an answer, or a refusal.
 pub type Outcome = Result<Answer, Reject>;
@@ -30,6 +30,8 @@ pub enum Answer {
     Discovery(Discovery),
     /// A listen has ended in order.
     Ended,
+    /// A stateless server wants input before it answers.
+    InputRequired(Box<InputRequired>),
     /// A page of a list.
     Page(ListPage),
     /// A server's own answer, which nobody looks at; it is a JSON text in the client's era.
@@ -86,6 +88,8 @@ pub struct ListPage {
 /// Something on the way to the outcome.
 #[derive(Debug)]
 pub enum Event {
+    /// A legacy server asks the client something; the reply goes on. Dropping the question refuses it.
+    Ask(Question),
     /// What is visible of a kind has changed (listen only).
     Changed(Kind),
     /// The outcome; nothing follows.
@@ -94,6 +98,8 @@ pub enum Event {
     Log(Bytes),
     /// A whole `notifications/progress` with the client's own token.
     Progress(Bytes),
+    /// A whole message that a door has spelled for its client.
+    Said(Bytes),
     /// What is said of watched resources (listen only).
     Watch(WatchEvent),
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::exchange::Caller as _;
-use crate::exchange::{ReasonCode, Reject, RejectKind, UpstreamCall};
+use crate::exchange::{ReasonCode, Reject, UpstreamCall};
 use crate::limit::Limits;
 use crate::policy::{Action, Permitted};
 use crate::seal;
@@ -19,7 +19,7 @@ use super::standing::Standing;
 #[derive(Debug)]
 pub(super) struct Authorized {
     pub(super) server: Arc<Server>,
-    pub(super) call: Permitted<UpstreamCall>,
+    pub(super) call: Permitted<Arc<UpstreamCall>>,
     pub(super) standing: Standing,
     /// Where anything limits calls.
     pub(super) limits: Option<Arc<Limits>>,
@@ -31,7 +31,7 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
     let Resolved { caller, entry, call, client, owner, own_names: _ } = resolved;
     let action = Action { kind: entry.kind, server: &entry.server, shown: &entry.shown, full: &entry.full };
     let trace = call.trace.as_deref().map(|trace| Box::new(continued(trace)));
-    let upstream = UpstreamCall {
+    let upstream = Arc::new(UpstreamCall {
         call,
         original: Arc::clone(&entry.original),
         original_spelled: entry.definition.raw.slice(entry.definition.name_at.clone()),
@@ -41,7 +41,7 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
         principal: caller.principal().clone(),
         request_state,
         trace,
-    };
+    });
     let call =
         caller.subject().decide(&action).permit(upstream).map_err(|why| Reject::unknown(entry.kind, why.into()))?;
     let server = caller.snapshot().targets().get(&entry.server);
@@ -53,9 +53,4 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
 /// Continues a trace with a span of the gateway's own; without randomness, under the one it came with.
 fn continued(trace: &Trace) -> Trace {
     seal::random().map_or_else(|_| trace.clone(), |span| trace.child(span))
-}
-
-/// The refusal of a `requestState` that is not ours, not this call's, or too old [R92].
-pub(super) fn bad_state() -> Reject {
-    Reject::client(RejectKind::InvalidParams, "requestState is not valid here, or has expired", ReasonCode::BadRequest)
 }

@@ -1,13 +1,15 @@
 //! Sends a permitted call to its server, within its time; a dropped reply cancels it there.
 
+use std::future::{Future as _, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use tokio::time::{Instant, Sleep};
 
-use crate::exchange::{Answer, Event, EventStream, Reject, RejectKind, Reply, ReplyBody, Unseen};
+use crate::exchange::{Answer, Asked, Event, EventStream, Reject, RejectKind, Reply, ReplyBody, Unseen};
 use crate::upstream::Lease;
 
 use super::Gateway;
@@ -24,22 +26,25 @@ pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> 
     let settings = server.settings();
     let max = settings.tool_max.max(settings.tool_timeout);
     let limits = Limits { idle: settings.tool_timeout, max, lease: server.lease() };
-    #[expect(clippy::disallowed_methods, reason = "a deadline for tokio's own timer")]
-    let end = Instant::now() + limits.max;
+    let look = LOOK.min(limits.idle);
+    let mut bell = pin!(tokio::time::sleep(look));
+    let begun = bell.deadline() - look;
+    let (deadline, end) = (begun + limits.idle, begun + limits.max);
     let mut sent = pin!(server.send(call));
-    let mut waited = Duration::ZERO;
     let reply = loop {
-        let look = LOOK.min(limits.idle.saturating_sub(waited));
-        if let Ok(reply) = tokio::time::timeout(look, sent.as_mut()).await {
-            break reply;
+        tokio::select! {
+            biased;
+            reply = sent.as_mut() => break reply,
+            () = bell.as_mut() => {}
         }
-        waited += look;
         if let Some(reject) = standing.lost(gateway) {
             return Reply::once(Err(reject));
         }
-        if waited >= limits.idle {
+        let rang = bell.deadline();
+        if rang >= deadline {
             return Reply::once(Err(limits.exceeded()));
         }
+        bell.as_mut().reset(deadline.min(rang + LOOK));
     };
     if let Some(reject) = standing.lost(gateway) {
         return Reply::once(Err(reject));
@@ -56,8 +61,10 @@ pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> 
         .with_guards(guards),
         (ReplyBody::Events(events), guards) => {
             let timer = Timer::start(&limits, end);
-            let watched = Watched { events: Some(events), timer, limits, standing, gateway: Arc::clone(gateway) };
-            Reply::events(Box::pin(stream::unfold(watched, Watched::next))).with_guards(guards)
+            let open = Vec::new();
+            let mut watched =
+                Watched { events: Some(events), open, timer, limits, standing, gateway: Arc::clone(gateway) };
+            Reply::events(Box::pin(stream::poll_fn(move |cx| watched.poll_next(cx)))).with_guards(guards)
         }
     }
 }
@@ -114,7 +121,8 @@ impl Limits {
 /// The time of one call: each event extends it, up to the maximum [LIM-4].
 #[derive(Debug)]
 struct Timer {
-    /// Rings at the deadline, and before that to look around.
+    /// Rings at the deadline, and before that to look around. An event moves the deadline alone: the bell rings too early
+    /// then, and is set anew.
     bell: Pin<Box<Sleep>>,
     deadline: Instant,
     end: Instant,
@@ -130,23 +138,35 @@ impl Timer {
 
     #[expect(clippy::disallowed_methods, reason = "a deadline for tokio's own timer")]
     fn extend(&mut self, limits: &Limits) {
-        let now = Instant::now();
-        self.deadline = (now + limits.idle).min(self.end);
-        self.bell.as_mut().reset(self.deadline.min(now + LOOK));
+        self.deadline = (Instant::now() + limits.idle).min(self.end);
+    }
+
+    /// Polls whether it rings; says whether the time is over.
+    fn poll_rings(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        ready!(self.bell.as_mut().poll(cx));
+        let rang = self.bell.deadline();
+        self.bell.as_mut().reset(self.deadline.min(rang + LOOK));
+        Poll::Ready(rang >= self.deadline)
+    }
+
+    /// Gives the whole time of an answer anew, also past the maximum: the server waits for us.
+    #[expect(clippy::disallowed_methods, reason = "a deadline for tokio's own timer")]
+    fn hold(&mut self, limits: &Limits) {
+        self.end = self.end.max(Instant::now() + limits.idle);
+        self.extend(limits);
     }
 
     /// Waits until it rings; says whether the time is over.
     async fn rings(&mut self) -> bool {
-        self.bell.as_mut().await;
-        let rang = self.bell.deadline();
-        self.bell.as_mut().reset(self.deadline.min(rang + LOOK));
-        rang >= self.deadline
+        poll_fn(|cx| self.poll_rings(cx)).await
     }
 }
 
 /// The events of a call under its timer.
 struct Watched {
     events: Option<EventStream>,
+    /// The server's questions that are out.
+    open: Vec<Asked>,
     timer: Timer,
     limits: Limits,
     standing: Standing,
@@ -154,29 +174,44 @@ struct Watched {
 }
 
 impl Watched {
-    async fn next(mut self) -> Option<(Event, Self)> {
-        let events = self.events.as_mut()?;
-        let event = loop {
-            let event = tokio::select! {
-                biased;
-                // Before the timer: an answer that has arrived counts, however late it is asked for.
-                event = events.next() => Some(event.unwrap_or_else(|| {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        loop {
+            let Some(events) = &mut self.events else { return Poll::Ready(None) };
+            // Before the timer: an answer that has arrived counts, however late it is asked for.
+            let event = match events.as_mut().poll_next(cx) {
+                Poll::Ready(event) => Some(event.unwrap_or_else(|| {
                     let words = format!("server '{}' ended its answer too early", self.limits.lease.server());
                     Event::Done(Err(Reject::upstream(RejectKind::Upstream, words, "")))
                 })),
-                over = self.timer.rings() => over.then(|| Event::Done(Err(self.limits.exceeded()))),
+                Poll::Pending => {
+                    let over = ready!(self.timer.poll_rings(cx))
+                        && !waits_for_answers(&mut self.open, &mut self.timer, &self.limits);
+                    over.then(|| Event::Done(Err(self.limits.exceeded())))
+                }
             };
-            if let Some(reject) = self.standing.lost(&self.gateway) {
-                break Event::Done(Err(reject));
+            let lost = self.standing.lost(&self.gateway).map(|reject| Event::Done(Err(reject)));
+            let Some(event) = lost.or(event) else { continue };
+            match event {
+                Event::Done(_) => self.events = None,
+                Event::Ask(ref question) => {
+                    self.open.push(question.responder.asked());
+                    self.timer.extend(&self.limits);
+                }
+                Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_) | Event::Watch(_) => {
+                    self.timer.extend(&self.limits);
+                }
             }
-            if let Some(event) = event {
-                break event;
-            }
-        };
-        match event {
-            Event::Done(_) => self.events = None,
-            Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_) => self.timer.extend(&self.limits),
+            return Poll::Ready(Some(event));
         }
-        Some((event, self))
     }
+}
+
+/// Says whether the server waits for a person: then its time does not run.
+fn waits_for_answers(open: &mut Vec<Asked>, timer: &mut Timer, limits: &Limits) -> bool {
+    open.retain(|asked| !asked.is_over());
+    let waits = !open.is_empty();
+    if waits {
+        timer.hold(limits);
+    }
+    waits
 }

@@ -1,5 +1,5 @@
-//! What comes back is looked at before a client has it: a server's `requestState` is sealed [TRN-10, R92], its URIs are
-//! rewritten [NAM-4].
+//! What comes back is looked at before a client has it: a server's questions name it, its `requestState` is sealed
+//! [TRN-10, R92], its URIs are rewritten [NAM-4].
 //!
 //! Not for: eras; the door lowers the answer.
 
@@ -10,13 +10,16 @@ use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::Entry;
-use crate::exchange::{Answer, Caller as _, Event, Outcome, Reject, RejectKind, Reply, ReplyBody, ServerCall};
-use crate::id::PrincipalId;
+use crate::exchange::{
+    Answer, Caller as _, Event, InputRequired, Outcome, Question, Reject, RejectKind, Reply, ReplyBody, ServerCall,
+};
+use crate::id::{PrincipalId, UpstreamName};
+use crate::wire::bridge::{self, InputRequest, Wanted};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, Response};
+use crate::wire::mcp::Features;
 
 use super::Gateway;
-use super::authorize::bad_state;
 use super::resolve::Resolved;
 use super::rewrite;
 
@@ -47,6 +50,7 @@ pub(super) struct Inspection {
     principal: PrincipalId,
     entry: Arc<Entry>,
     call: Arc<ServerCall>,
+    features: Features,
     /// Names and URIs stay the server's own.
     own_names: bool,
 }
@@ -57,6 +61,7 @@ impl Inspection {
             principal: resolved.caller.principal().clone(),
             entry: Arc::clone(&resolved.entry),
             call: Arc::clone(&resolved.call),
+            features: resolved.client.features,
             own_names: resolved.own_names,
         }
     }
@@ -69,9 +74,14 @@ impl Inspection {
             (ReplyBody::Events(events), guards) => {
                 let gateway = Arc::clone(gateway);
                 let events = events.map(move |event| match event {
+                    Event::Ask(question) => Event::Ask(named(question, &self.entry.server, self.own_names)),
                     Event::Done(outcome) => Event::Done(self.outcome(&gateway, outcome)),
                     Event::Log(message) if !self.own_names => Event::Log(rewrite::name_logger(&self.entry, &message)),
-                    other @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => other,
+                    other @ (Event::Changed(_)
+                    | Event::Log(_)
+                    | Event::Progress(_)
+                    | Event::Said(_)
+                    | Event::Watch(_)) => other,
                 });
                 Reply::events(Box::pin(events)).with_guards(guards)
             }
@@ -91,8 +101,9 @@ impl Inspection {
                     rewrite::rewrite(&self.entry, &self.call, &mut response);
                 }
                 rewrite::name_missing(&self.call, &mut response);
-                if asks_for_input(&response) {
-                    self.seal(gateway, &mut response)?;
+                if era.asks_by_result() && asks_for_input(&response) {
+                    let input = self.input(gateway, &response.settled())?;
+                    return Ok(Answer::InputRequired(Box::new(input)));
                 }
                 Ok(Answer::Upstream { response, era })
             }
@@ -100,7 +111,8 @@ impl Inspection {
         }
     }
 
-    fn seal(&self, gateway: &Gateway, response: &mut Response) -> Result<(), Reject> {
+    /// Reads what a server wants: what the client has declared [R91], with the server named and its state sealed.
+    fn input(&self, gateway: &Gateway, response: &Response) -> Result<InputRequired, Reject> {
         let broken = |why: &str| {
             let words = format!("server '{}' sent an input request that cannot be read", self.entry.server);
             Reject::upstream(RejectKind::Upstream, words, why)
@@ -108,34 +120,51 @@ impl Inspection {
         if !self.call.params.method.asks_back() {
             return Err(broken("this method cannot be answered so"));
         }
-        let outline = response.outline().map_err(|err| broken(&err.to_string()))?;
-        let Some(place) = outline.at(&response.raw, "requestState").map_err(|err| broken(&err.to_string()))? else {
-            return Ok(());
-        };
-        let state = String::from_utf8_lossy(response.raw.get(place.clone()).unwrap_or_default()).into_owned();
+        let result = response.result().unwrap_or_default();
+        let mut wanted = Wanted::read(&result).map_err(|err| broken(&err.to_string()))?;
+        let undeclared = |one: &&InputRequest| one.kind.check(&one.params, self.features).is_err();
+        if let Some(request) = wanted.requests.iter().find(undeclared) {
+            let words = format!("server '{}' asks for what the client did not declare", self.entry.server);
+            return Err(Reject::upstream(RejectKind::Upstream, words, request.kind.method()));
+        }
+        if let Some(state) = wanted.state.take() {
+            let state = String::from_utf8_lossy(&state).into_owned();
+            wanted.state = Some(json::quoted(&self.seal(gateway, state)?));
+        }
+        Ok(InputRequired { wanted: wanted.named(self.entry.server.as_str()), result })
+    }
+
+    fn seal(&self, gateway: &Gateway, state: String) -> Result<String, Reject> {
         let payload = Sealed { state, binding: binding(&self.entry, &self.call) };
         let payload = serde_json::to_vec(&payload).unwrap_or_default();
         let expires = gateway.clock.unix_secs() + STATE_SECS;
-        let sealed = gateway.seal.seal(PURPOSE, self.principal.as_str(), expires, &payload).map_err(|err| {
-            Reject::upstream(RejectKind::Upstream, "the gateway cannot seal a handle", err.to_string())
-        })?;
-        drop(outline);
-        response.edit(place, json::quoted(&sealed));
-        Ok(())
+        gateway
+            .seal
+            .seal(PURPOSE, self.principal.as_str(), expires, &payload)
+            .map_err(|err| Reject::upstream(RejectKind::Upstream, "the gateway cannot seal a handle", err.to_string()))
     }
+}
+
+/// Names the server in its question [TRN-10, R99], and shows its URIs.
+fn named(question: Question, server: &UpstreamName, own_names: bool) -> Question {
+    let params = if own_names { question.params } else { rewrite::question(server, &question.params) };
+    let params = bridge::named(question.kind, &params, server.as_str());
+    Question { params, ..question }
 }
 
 /// Opens the state that a retry carries, as the server's own JSON text.
 pub(super) fn open_state(gateway: &Gateway, resolved: &Resolved) -> Result<Option<Bytes>, Reject> {
     let Some(at) = &resolved.call.params.request_state_at else { return Ok(None) };
     let state = resolved.call.request.raw.get(at.clone()).unwrap_or_default();
-    let text: String = serde_json::from_slice(state).map_err(|_| bad_state())?;
+    let text: String = serde_json::from_slice(state).map_err(|_| Reject::bad_state())?;
     let now = gateway.clock.unix_secs();
-    let opened =
-        gateway.seal.open(PURPOSE, resolved.caller.principal().as_str(), now, &text).map_err(|_| bad_state())?;
-    let sealed: Sealed = serde_json::from_slice(&opened).map_err(|_| bad_state())?;
+    let opened = gateway
+        .seal
+        .open(PURPOSE, resolved.caller.principal().as_str(), now, &text)
+        .map_err(|_| Reject::bad_state())?;
+    let sealed: Sealed = serde_json::from_slice(&opened).map_err(|_| Reject::bad_state())?;
     if sealed.binding != binding(&resolved.entry, &resolved.call) {
-        return Err(bad_state());
+        return Err(Reject::bad_state());
     }
     Ok(Some(Bytes::from(sealed.state)))
 }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::exchange::{Answer, Call, Caller as _, Discovery, Exchange, Handler, Reject, Reply};
 use crate::identity::Credential;
-use crate::limit::Limits;
+use crate::limit::{Limits, Permit};
 use crate::runtime::Tasks;
 use crate::seal::{Seal, SealError};
 use crate::upstream::TargetSet;
@@ -103,6 +103,23 @@ impl Handler for Gateway {
 
     fn identify(&self, credential: &Credential) -> Result<Identified, Reject> {
         Identified::of(self, credential)
+    }
+
+    fn renewed(&self, caller: Identified) -> Identified {
+        caller.renewed(self)
+    }
+
+    fn check(
+        self: &Arc<Self>,
+        caller: Identified,
+        exchange: Exchange,
+    ) -> impl Future<Output = Result<Option<Permit>, Reject>> + Send + 'static {
+        let gateway = Arc::clone(self);
+        async move {
+            let resolved = resolve::resolve(&gateway, caller, exchange).await?;
+            let authorized = authorize::authorize(&gateway, resolved)?;
+            Ok(admit::admit(&gateway, authorized).await?.place)
+        }
     }
 
     fn admit(&self, caller: &Identified) -> Result<(), Reject> {

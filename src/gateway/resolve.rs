@@ -35,7 +35,7 @@ pub(super) async fn resolve(gateway: &Gateway, caller: Identified, exchange: Exc
     let (caller, entry) = match target(&caller, &endpoint, params) {
         Some(entry) => (caller, entry),
         None => {
-            let caller = wait_for_first_lists(gateway, caller, &endpoint).await;
+            let caller = Box::pin(wait_for_first_lists(gateway, caller, &endpoint)).await;
             check_offered(&caller, &endpoint, params.kind, client.version.into())?;
             let why = || Reject::unknown(params.kind, caller.why_hidden(&endpoint, params.kind, &params.name));
             let entry = target(&caller, &endpoint, params).ok_or_else(why)?;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::catalog::{Entry, shown_uri};
 use crate::exchange::ServerCall;
+use crate::id::UpstreamName;
 use crate::wire::json;
 use crate::wire::jsonrpc::{Edits, ErrorObject, Payload, Response, code};
 use crate::wire::mcp::{Carrier, Method, uris};
@@ -34,6 +35,19 @@ pub(super) fn rewrite(entry: &Entry, call: &ServerCall, response: &mut Response)
             response.edit(at.start + place.start..at.start + place.end, json::quoted(&shown_uri(&slug, &uri)));
         }
     }
+}
+
+/// Puts shown URIs in the place of the server's own in what it asks.
+pub(super) fn question(server: &UpstreamName, params: &Bytes) -> Bytes {
+    let slug = server.slug();
+    let mut edits = Edits::new(params.clone());
+    for place in uris(Carrier::Question, params) {
+        let uri = params.get(place.clone()).and_then(json::text_of);
+        if let Some(uri) = uri.filter(|uri| !uri.starts_with(OURS)) {
+            edits.replace(place, json::quoted(&shown_uri(&slug, &uri)));
+        }
+    }
+    edits.apply()
 }
 
 /// Says in an error which resource was not found, where an older server does not [R61].

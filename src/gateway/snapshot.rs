@@ -1,7 +1,9 @@
 //! Everything a request is judged by, published whole and under one number.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+
+use foldhash::HashMap;
 
 use crate::catalog::{Catalog, Entry, HeaderRule, Scope, ServerLists, View, Warning};
 use crate::exchange::ReasonCode;

@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::hash::BuildHasher as _;
+use std::hash::{BuildHasher as _, Hasher as _};
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -22,12 +22,12 @@ pub struct KeyRing {
     known: Known,
 }
 
-/// Keys that have been found before, by a keyed hash of 128 bits that only this process can compute (SipHash, twice with
-/// one secret key): a call need not pay for SHA-256 again. Never more entries than keys.
+/// Keys that have been found before, by a keyed hash of 128 bits that only this process can compute (SipHash of
+/// the key, and of the key with one byte more): a call need not pay for SHA-256 again. Never more entries than keys.
 #[derive(Default)]
 struct Known {
     secret: RandomState,
-    found: ArcSwap<HashMap<(u64, u64), (ApiKeyHash, PrincipalId)>>,
+    found: ArcSwap<foldhash::HashMap<(u64, u64), (ApiKeyHash, PrincipalId)>>,
 }
 
 impl ApiKeyHash {
@@ -82,7 +82,7 @@ impl KeyRing {
         let (kept, principal) = self.keys.get_key_value(&hash)?;
         verify_slices_are_equal(&kept.0, &hash.0).ok()?;
         self.known.found.rcu(|found| {
-            let mut found = HashMap::clone(found);
+            let mut found = foldhash::HashMap::clone(found);
             found.insert(short, (hash, principal.clone()));
             found
         });
@@ -104,7 +104,12 @@ impl KeyRing {
 
 impl Known {
     fn hash(&self, key: &str) -> (u64, u64) {
-        (self.secret.hash_one((1_u8, key)), self.secret.hash_one((2_u8, key)))
+        let mut one = self.secret.build_hasher();
+        one.write(key.as_bytes());
+        // The second half is that of the key and one byte more: what both share is read once.
+        let mut two = one.clone();
+        two.write_u8(1);
+        (one.finish(), two.finish())
     }
 }
 

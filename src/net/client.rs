@@ -99,14 +99,15 @@ impl HttpClient {
     pub async fn send(&self, head: &[u8], body: Bytes) -> Result<Response, SendError> {
         // One that turns out to be closed has seen nothing of the request.
         while let Some(mut connection) = self.0.checkout() {
-            match connection.exchange(head, body.clone()).await {
+            match connection.exchange(head, &body).await {
                 Ok(head) => return Ok(Response::new(head, connection, &self.0)),
                 Err((_, 0)) => {}
                 Err((err, _)) => return Err(SendError::Ended(err.to_string())),
             }
         }
-        let mut connection = self.0.open().await?;
-        match connection.exchange(head, body).await {
+        // Boxed, so that a call that finds a connection does not carry the room that this needs.
+        let mut connection = Box::pin(self.0.open()).await?;
+        match connection.exchange(head, &body).await {
             Ok(head) => Ok(Response::new(head, connection, &self.0)),
             Err((err, 0)) => Err(SendError::Connect(err.to_string())),
             Err((err, _)) => Err(SendError::Ended(err.to_string())),
@@ -146,7 +147,8 @@ impl Pool {
     }
 
     fn give_back(self: Arc<Self>, mut connection: Idle) {
-        if !connection.is_ready() {
+        // Whether the server has closed it is looked at when it is taken again.
+        if !connection.is_clean() {
             return;
         }
         let mut idle = self.idle();

@@ -7,6 +7,7 @@
 
 use std::future::{Future as _, poll_fn};
 use std::io::{Error, ErrorKind, IoSlice};
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
@@ -93,19 +94,22 @@ pub(super) enum Framing {
 impl Headers {
     /// Returns the values of a header, given in lower case, in the order they came.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        let part = |at: &Range<u32>| self.text.get(at.start as usize..at.end as usize).unwrap_or_default();
-        self.lines
-            .iter()
-            .filter(move |(key, _)| part(key).eq_ignore_ascii_case(name.as_bytes()))
-            .map(move |(_, value)| part(value))
+        self.lines.iter().filter(|(key, _)| self.is(key, name)).map(|(_, value)| self.part(value))
     }
 
     /// Returns the first value of a header, given in lower case.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        let part = |at: &Range<u32>| self.text.get(at.start as usize..at.end as usize).unwrap_or_default();
-        let line = self.lines.iter().find(|(key, _)| part(key).eq_ignore_ascii_case(name.as_bytes()));
-        line.map(|(_, value)| part(value))
+        self.lines.iter().find(|(key, _)| self.is(key, name)).map(|(_, value)| self.part(value))
+    }
+
+    fn part(&self, at: &Range<u32>) -> &[u8] {
+        self.text.get(at.start as usize..at.end as usize).unwrap_or_default()
+    }
+
+    fn is(&self, key: &Range<u32>, name: &str) -> bool {
+        // Most differ in length, which needs no look at the text.
+        (key.end - key.start) as usize == name.len() && self.part(key).eq_ignore_ascii_case(name.as_bytes())
     }
 }
 
@@ -114,9 +118,10 @@ impl Headers {
 impl Head {
     /// Reads a whole head; says whether the connection can be used again after the body.
     fn read(text: &Bytes) -> Result<(Self, bool), ExchangeError> {
-        let mut lines = [httparse::EMPTY_HEADER; HEADERS_MAX];
-        let mut response = httparse::Response::new(&mut lines);
-        match response.parse(text) {
+        let mut lines = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+        let mut response = httparse::Response::new(&mut []);
+        let parser = httparse::ParserConfig::default();
+        match parser.parse_response_with_uninit_headers(&mut response, text, &mut lines) {
             Ok(httparse::Status::Complete(_)) => {}
             Ok(httparse::Status::Partial) => return Err(ExchangeError::Malformed("the head is cut")),
             Err(httparse::Error::TooManyHeaders) => return Err(ExchangeError::Malformed("too many headers")),
@@ -141,13 +146,21 @@ impl Head {
 
 /// Finds the one rule that tells where the body ends (RFC 9112 §6.3), and whether the connection can be trusted after it.
 fn framing(status: StatusCode, headers: &Headers, modern: bool) -> Result<(Framing, bool), ExchangeError> {
+    if status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+        return Ok((Framing::Done, true));
+    }
+    // Nearly always there is one length, and no coding.
+    let mut stated = headers.all("content-length");
+    if let (Some(length), None) = (stated.next(), stated.next())
+        && let Some(length) = decimal(length)
+        && headers.get("transfer-encoding").is_none()
+    {
+        return Ok((if length == 0 { Framing::Done } else { Framing::Length(length) }, true));
+    }
     let mut codings = headers.all("transfer-encoding").flat_map(tokens);
     let coded = codings.next();
     let mut lengths = headers.all("content-length").flat_map(tokens);
     let length = lengths.next();
-    if status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
-        return Ok((Framing::Done, true));
-    }
     if let Some(coding) = coded {
         if !modern || codings.next().is_some() || !coding.eq_ignore_ascii_case(b"chunked") {
             return Err(ExchangeError::Malformed("a transfer coding that was not asked for"));
@@ -156,14 +169,23 @@ fn framing(status: StatusCode, headers: &Headers, modern: bool) -> Result<(Frami
         return Ok((Framing::Chunked(0), length.is_none()));
     }
     let Some(length) = length else { return Ok((Framing::Close, false)) };
-    let digits = length.iter().all(u8::is_ascii_digit);
-    let parsed = std::str::from_utf8(length).ok().filter(|_| digits).and_then(|length| length.parse::<u64>().ok());
-    match parsed {
+    match decimal(length) {
         Some(parsed) if lengths.all(|other| other == length) => {
             Ok((if parsed == 0 { Framing::Done } else { Framing::Length(parsed) }, true))
         }
         _ => Err(ExchangeError::Malformed("no readable Content-Length")),
     }
+}
+
+/// Reads a number of digits alone.
+fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0_u64, |number, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
 }
 
 fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -183,31 +205,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Self { buffers: true, ..Self::new(stream) }
     }
 
-    /// Says whether a request can be sent: nothing is left over, and the server has neither spoken nor closed.
-    pub(super) fn is_ready(&mut self) -> bool {
+    /// Says whether nothing that was said leaves the connection unusable; an idle one holds no large buffer.
+    pub(super) fn is_clean(&mut self) -> bool {
         if self.grown && self.read.is_empty() {
             // An idle connection does not hold it.
             self.read = BytesMut::new();
             self.grown = false;
         }
+        self.clean && self.read.is_empty()
+    }
+
+    /// Says whether a request can be sent: nothing is left over, and the server has neither spoken nor closed.
+    pub(super) fn is_ready(&mut self) -> bool {
         let mut byte = [0];
         let mut cx = Context::from_waker(Waker::noop());
-        self.clean
-            && self.read.is_empty()
-            && Pin::new(&mut self.stream).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)).is_pending()
+        self.is_clean() && Pin::new(&mut self.stream).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)).is_pending()
     }
 
     /// Sends a request and reads the head of its response. `head` ends before the `Content-Length` of `body`.
     ///
     /// # Errors
     /// [`ExchangeError`] and how many bytes were written at most: with 0 the server has seen nothing.
-    pub(super) async fn exchange(&mut self, head: &[u8], body: Bytes) -> Result<Head, (ExchangeError, usize)> {
-        let mut head = spell(head, &body);
+    pub(super) async fn exchange(&mut self, head: &[u8], body: &Bytes) -> Result<Head, (ExchangeError, usize)> {
+        let mut head = spell(head, body);
         let mut body = if body.len() <= JOIN_BYTES_MAX {
-            head.extend_from_slice(&body);
+            head.extend_from_slice(body);
             Bytes::new()
         } else {
-            body
+            body.clone()
         };
         self.clean = false;
         let mut written = 0;

@@ -37,7 +37,7 @@ fn peer(said: &[u8], pieces: Vec<usize>, closes: bool) -> Connection<DuplexStrea
 }
 
 async fn ask(connection: &mut Connection<DuplexStream>) -> Result<(Head, Vec<u8>), ExchangeError> {
-    let mut head = connection.exchange(b"GET / HTTP/1.1\r\n", Bytes::new()).await.map_err(|(err, _)| err)?;
+    let mut head = connection.exchange(b"GET / HTTP/1.1\r\n", &Bytes::new()).await.map_err(|(err, _)| err)?;
     let mut body = Vec::new();
     while let Some(data) = poll_fn(|cx| connection.poll_data(cx, &mut head.framing)).await {
         body.extend_from_slice(&data?);
@@ -143,12 +143,12 @@ async fn a_request_is_written_whole_and_an_early_answer_ends_the_connection() {
         theirs.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
         text
     };
-    let (sent, text) = tokio::join!(connection.exchange(b"POST / HTTP/1.1\r\n", body.clone()), read);
+    let (sent, text) = tokio::join!(connection.exchange(b"POST / HTTP/1.1\r\n", &body), read);
     assert_eq!(sent.unwrap().framing, Framing::Done);
     assert!(text.starts_with(b"POST / HTTP/1.1\r\ncontent-length: 100000\r\n\r\nbbb") && connection.is_ready());
     // The server answers before it has read all of it.
     let answer = theirs.write_all(b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n");
-    let (sent, answer) = tokio::join!(connection.exchange(b"POST / HTTP/1.1\r\n", body), answer);
+    let (sent, answer) = tokio::join!(connection.exchange(b"POST / HTTP/1.1\r\n", &body), answer);
     answer.unwrap();
     assert_eq!(sent.unwrap().status, 413);
     assert!(!connection.is_ready());
@@ -197,7 +197,8 @@ async fn what_the_stream_holds_back_is_flushed() {
         }
         theirs.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
     };
-    let (answered, ()) = tokio::join!(connection.exchange(b"POST / HTTP/1.1\r\n", "request".into()), server);
+    let request = Bytes::from_static(b"request");
+    let (answered, ()) = tokio::join!(connection.exchange(b"POST / HTTP/1.1\r\n", &request), server);
     assert_eq!(answered.unwrap().framing, Framing::Done);
     assert!(connection.is_ready());
 }
@@ -229,7 +230,7 @@ impl AsyncWrite for Refusing {
 #[tokio::test]
 async fn a_failed_write_over_tls_may_have_sent_a_part() {
     for (mut connection, seen) in [(Connection::new(Refusing), false), (Connection::buffering(Refusing), true)] {
-        let (err, written) = connection.exchange(b"POST / HTTP/1.1\r\n", Bytes::new()).await.unwrap_err();
+        let (err, written) = connection.exchange(b"POST / HTTP/1.1\r\n", &Bytes::new()).await.unwrap_err();
         assert_eq!((err.to_string().as_str(), written > 0), ("broken pipe", seen));
     }
 }

@@ -1,15 +1,21 @@
 //! Stop in order: no new work, finish what runs, then cancel.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::signal;
+
 /// The trigger and the watcher of a drain. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Drain {
     started: CancellationToken,
+    /// Set just before `started` is cancelled.
+    begun: Arc<AtomicBool>,
     work: TaskTracker,
 }
 
@@ -32,6 +38,7 @@ impl Drain {
 
     /// Begins: no new work from here on.
     pub fn start(&self) {
+        self.begun.store(true, Ordering::Release);
         self.started.cancel();
         self.work.close();
     }
@@ -39,12 +46,12 @@ impl Drain {
     /// Says whether it has begun.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        self.started.is_cancelled()
+        self.begun.load(Ordering::Acquire)
     }
 
     /// Waits until it begins.
     pub async fn started(&self) {
-        self.started.cancelled().await;
+        signal::cancelled(&self.started, &self.begun).await;
     }
 
     /// Waits until all guards are given back; `false` if the grace ended first.

@@ -4,17 +4,21 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use super::signal;
 
 /// A handle to start tasks with. Clones share the tracker.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
     tracker: TaskTracker,
     cancel: CancellationToken,
+    /// Set just before `cancel` is cancelled.
+    ended: Arc<AtomicBool>,
     panics: Arc<AtomicU64>,
 }
 
@@ -27,12 +31,12 @@ impl Tasks {
 
     /// Starts a task that ends with its future, or when all tasks are cancelled.
     pub fn spawn(&self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
-        let cancel = self.cancel.clone();
+        let (cancel, ended) = (self.cancel.clone(), Arc::clone(&self.ended));
         let panics = Arc::clone(&self.panics);
         let work = async move {
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => {}
+                () = signal::cancelled(&cancel, &ended) => {}
                 done = std::panic::AssertUnwindSafe(future).catch_unwind() => {
                     if done.is_err() {
                         panics.fetch_add(1, Ordering::Relaxed);
@@ -82,6 +86,7 @@ impl Tasks {
 
     /// Drops every task's future at its next await.
     pub fn cancel(&self) {
+        self.ended.store(true, Ordering::Release);
         self.cancel.cancel();
     }
 

@@ -1,11 +1,16 @@
-//! What outlives one request of a legacy client: its session, and what it may have missed.
+//! What outlives one request: a legacy client's session, with what it may have missed, and a stateless client's call that
+//! waits for its answers.
 //!
 //! Not for: server sessions; those belong to `upstream` and end with [`Session::ended`].
 
+mod parked;
+mod parked_call;
+mod questions;
 mod replay;
 mod state;
 mod store;
 
+pub use parked::{Joining, Live, ParkedCalls, ParkedLimits};
 pub use replay::{Kept, Priming, ReplayLimits, Said, Source, Told};
 pub use state::{CallGuard, Session, StreamGuard};
 pub use store::{NewSession, SessionError, SessionLimits, SessionStore};

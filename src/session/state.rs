@@ -2,20 +2,22 @@
 //!
 //! Invariants: an id is in flight at most once; a call or a stream in flight keeps the session from being idle.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use foldhash::HashMap;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Moment};
-use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Told, Watching};
+use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Responder, Told, Watching};
 use crate::id::{PrincipalId, SessionId};
 use crate::runtime::Stop;
-use crate::wire::jsonrpc::RequestId;
+use crate::wire::jsonrpc::{RequestId, Response};
 use crate::wire::mcp::{Kind, Level};
+
+use super::questions::Questions;
 
 use super::replay::{Kept, Shelf};
 
@@ -46,6 +48,7 @@ pub struct Session {
     pub(super) last_used: AtomicU64,
     pub(super) clock: Clock,
     pub(super) live: Mutex<Live>,
+    pub(super) questions: Questions,
     pub(super) shelf: Arc<Shelf>,
 }
 
@@ -114,6 +117,23 @@ impl Session {
         StreamGuard { session: Arc::clone(self), number, token }
     }
 
+    /// Notes a question to this client; returns the id it is asked with, `None` if it is refused: too many are out.
+    #[must_use]
+    pub fn ask(&self, responder: Responder) -> Option<u64> {
+        self.questions.ask(responder)
+    }
+
+    /// Hands the client's answer to its question; says whether there was one.
+    pub fn answer(&self, response: &Response) -> bool {
+        self.touch();
+        self.questions.answer(response)
+    }
+
+    /// Refuses a question that is still out.
+    pub fn forget(&self, id: u64) {
+        self.questions.forget(id);
+    }
+
     /// Makes room for a stream that the client may come back to [R45]: of a request, for what it names
     /// by the client's name. `None` where there is no room.
     #[must_use]
@@ -159,6 +179,7 @@ impl Session {
         for call in calls {
             call.stop();
         }
+        self.questions.end();
         self.shelf.close();
         self.watching.clear();
         self.ended.cancel();

@@ -11,6 +11,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dashmap::DashMap;
+use foldhash::fast::RandomState;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Moment};
@@ -19,6 +20,7 @@ use crate::id::{PrincipalId, SessionId};
 use crate::seal;
 
 use super::Session;
+use super::questions::Questions;
 use super::replay::{ReplayLimits, Shelf};
 use super::state::UNSET;
 
@@ -65,7 +67,7 @@ pub enum SessionError {
 /// The store.
 #[derive(Debug)]
 pub struct SessionStore {
-    sessions: DashMap<SessionId, Arc<Session>>,
+    sessions: DashMap<SessionId, Arc<Session>, RandomState>,
     counts: Mutex<Counts>,
     numbers: AtomicU64,
     limits: SessionLimits,
@@ -84,7 +86,7 @@ impl SessionStore {
     /// Makes an empty store.
     #[must_use]
     pub fn new(limits: SessionLimits, clock: Clock) -> Self {
-        Self { sessions: DashMap::new(), counts: Mutex::default(), numbers: AtomicU64::new(0), limits, clock }
+        Self { sessions: DashMap::default(), counts: Mutex::default(), numbers: AtomicU64::new(0), limits, clock }
     }
 
     /// Opens a session.
@@ -107,6 +109,7 @@ impl SessionStore {
             last_used: AtomicU64::new(self.clock.now().as_millis()),
             clock: self.clock.clone(),
             live: Mutex::default(),
+            questions: Questions::default(),
             shelf: Shelf::new(self.limits.replay, self.clock.clone()),
         });
         self.sessions.insert(session.id.clone(), Arc::clone(&session));

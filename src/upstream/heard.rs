@@ -39,7 +39,7 @@ impl Heard {
     /// Takes note of a notification; `false` if it is not about watched resources.
     pub(super) fn hear(&self, notification: &Notification) -> bool {
         let params = notification.params.as_deref();
-        match notification.method.as_str() {
+        match &*notification.method {
             "notifications/resources/updated" => {
                 let uri = params.and_then(|params| json::text(params.get("uri").ok()??));
                 let Some(uri) = uri else { return true };

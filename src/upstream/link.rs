@@ -231,12 +231,13 @@ impl Outgoing {
     }
 }
 
-/// What a stateless server is told the client can do: what a stateless client declared of the three kinds of input that
-/// pass between two stateless peers; nothing for a legacy client, which cannot be asked yet.
+/// What a stateless server is told the client can do: what a stateless client declared of the three kinds of input, as it
+/// spelled it; what a session's client declared, in the words of this era.
 pub(super) fn capabilities(call: &UpstreamCall) -> Bytes {
     const NONE: Bytes = Bytes::from_static(b"{}");
     if call.client.version < STATELESS_LATEST {
-        return NONE;
+        let features = call.client.features;
+        return if features.may_be_asked() { Bytes::from(features.spelled(Era::Stateless)) } else { NONE };
     }
     let Ok(members) = json::members(&call.client.capabilities) else { return NONE };
     let carried = |key: &[u8]| matches!(key, b"elicitation" | b"roots" | b"sampling");

@@ -100,7 +100,14 @@ async fn outcome(link: &Arc<dyn Link>, method: &'static str, members: String) ->
         (ReplyBody::Events(mut events), _guards) => loop {
             match events.next().await {
                 Some(Event::Done(outcome)) => break outcome,
-                Some(Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => {}
+                Some(
+                    Event::Ask(_)
+                    | Event::Changed(_)
+                    | Event::Log(_)
+                    | Event::Progress(_)
+                    | Event::Said(_)
+                    | Event::Watch(_),
+                ) => {}
                 None => break Err(Reject::upstream(RejectKind::Upstream, "no answer", "the stream ended")),
             }
         },
@@ -117,7 +124,9 @@ fn result(outcome: Outcome) -> Result<Option<Bytes>, String> {
                 if error.code == code::METHOD_NOT_FOUND { Ok(None) } else { Err(format!("error {}", error.code.0)) }
             }
         },
-        Ok(Answer::Discovery(_) | Answer::Ended | Answer::Page(_) | Answer::Unseen(_)) => Err("no list".to_owned()),
+        Ok(Answer::Discovery(_) | Answer::Ended | Answer::InputRequired(_) | Answer::Page(_) | Answer::Unseen(_)) => {
+            Err("no list".to_owned())
+        }
     }
 }
 

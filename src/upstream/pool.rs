@@ -4,12 +4,13 @@
 //! in another's hands; what is held is never stopped for being idle, for both are decided under one lock; a connection on
 //! which the server may ask back is held by one call at a time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::{StreamExt as _, stream};
+use foldhash::HashMap;
+use futures_util::StreamExt as _;
 use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::clock::Moment;
@@ -343,10 +344,11 @@ impl Held {
                 _ => Reply::done(outcome),
             },
             ReplyBody::Events(events) => {
-                let holding = stream::unfold((events, Some(self)), |(mut events, held)| async move {
-                    let event = events.next().await?;
-                    let over = matches!(event, Event::Done(_));
-                    Some((event, (events, held.filter(|_| !over))))
+                let mut held = Some(self);
+                let holding = events.inspect(move |event| {
+                    if matches!(event, Event::Done(_)) {
+                        drop(held.take());
+                    }
                 });
                 Reply::events(Box::pin(holding))
             }

@@ -171,8 +171,8 @@ impl Server {
     ///
     /// # Cancel safety
     /// Dropping the future or the reply cancels the call at the server.
-    pub async fn send(self: Arc<Self>, permitted: Permitted<UpstreamCall>) -> Reply {
-        let outgoing = Outgoing::Call(Arc::new(permitted.into_inner()));
+    pub async fn send(self: Arc<Self>, permitted: Permitted<Arc<UpstreamCall>>) -> Reply {
+        let outgoing = Outgoing::Call(permitted.into_inner());
         let mut again = true;
         loop {
             let Outgoing::Call(call) = &outgoing else {

@@ -37,6 +37,12 @@ impl Server {
         if let Some(held) = self.find_open(wanted, call) {
             return Ok(held);
         }
+        // Boxed, so that a call that finds a connection does not carry the room that this may need.
+        Box::pin(self.held_at_last(native, other, call)).await
+    }
+
+    /// Starts the connection of a call's owner, or waits until it is started or free.
+    async fn held_at_last(self: &Arc<Self>, native: Era, other: Era, call: &UpstreamCall) -> Result<Held, Reject> {
         self.settled().await;
         if let Phase::Down(cause) = self.status().phase {
             return Err(self.down(&StartError::Failed(cause)));

@@ -57,6 +57,11 @@ pub(crate) const PACKAGES: &[Package] = &[
         "assembles SSE events of several lines, behind our splitter in one file",
         "fixed by the project's owner; sse-stream has no size limit and drops comments",
     ),
+    package(
+        "foldhash",
+        "hashes names and ids in maps with a seed of their own; what hashbrown itself uses",
+        "std's SipHash costs a call 1,500 instructions more; keys of secrets stay with it",
+    ),
     package("futures-core", "the Stream trait that a Reply implements", "std has no stable asynchronous iterator"),
     package(
         "futures-util",

@@ -30,13 +30,19 @@ mod leave;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
+mod login_path;
+#[cfg(test)]
 mod manual;
 #[cfg(test)]
 mod orphans;
 #[cfg(test)]
 mod pool;
 #[cfg(test)]
+mod questions;
+#[cfg(test)]
 mod rates;
+#[cfg(test)]
+mod reaper;
 #[cfg(test)]
 mod reload;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use http::HeaderMap;
 use crate::downstream::accept::Take;
 use crate::downstream::answer::{Asker, Rendered};
 use crate::downstream::batch::together;
-use crate::downstream::legacy::{Begun, cancelled_id, note};
+use crate::downstream::legacy::{Begun, Form, cancelled_id, note};
 use crate::downstream::post::{Visit, label};
 use crate::downstream::respond::{Fault, Refusal};
 use crate::downstream::stateless::{Mirror, Opened};
@@ -18,8 +18,8 @@ use crate::exchange::{Caller as _, Handler};
 use crate::net::Ends;
 use crate::runtime::Stop;
 use crate::wire::jsonrpc::{
-    DecodeError, DecodeErrorKind, Decoded, HeadMembers, Limits, Message, Notification, Request, RequestId, decode,
-    id_at, id_in_tail,
+    DecodeError, DecodeErrorKind, Decoded, HeadMembers, Limits, Message, Notification, Request, RequestId, Response,
+    decode, id_at, id_in_tail,
 };
 use crate::wire::mcp::{Era, Method, ProtocolVersion, RequestMeta};
 
@@ -52,13 +52,19 @@ impl<H: Handler> Talk<H> {
         match decode(&line, &Limits::DOWNSTREAM) {
             Ok(Decoded::One(Message::Request(request))) => self.request(visit, request).await,
             Ok(Decoded::One(Message::Notification(notification))) => self.notification(&visit, &notification),
-            Ok(Decoded::One(Message::Response(_))) => tracing::debug!("an answer to nothing that was asked"),
+            Ok(Decoded::One(Message::Response(response))) => self.answered(&response),
             Ok(Decoded::Batch(batch)) => self.batch(&visit, batch).await,
             Err(DecodeError { .. }) if is_answer(&line) => tracing::debug!("an answer that cannot be read"),
             Err(DecodeError { kind, id }) => {
                 let id = id.or_else(|| matches!(kind, DecodeErrorKind::Depth(_)).then(|| id_in_head(&line)).flatten());
                 self.say(&visit, visit.legacy_asker(id).refuse(Fault::from(kind).into())).await;
             }
+        }
+    }
+
+    fn answered(&self, response: &Response) {
+        if !self.session.as_ref().is_some_and(|open| open.session.answer(response)) {
+            tracing::debug!("an answer to nothing that was asked");
         }
     }
 
@@ -177,7 +183,7 @@ impl<H: Handler> Talk<H> {
             return Err(Fault::NotMessage(FIRST.to_owned()).into());
         };
         let entry = self.in_flight.enter(&request.id)?;
-        Ok(match self.door.begin(visit, &open.session, request, meta) {
+        Ok(match self.door.begin(visit, &open.session, (request, meta), Form::Alone) {
             Begun::Answered(rendered) => Next::Answer(rendered),
             Begun::Calling(running, asker) => {
                 let stop = entry.stop.clone();

@@ -5,6 +5,7 @@ mod http2;
 mod legacy;
 mod limits;
 mod resume;
+mod silence;
 mod stateless;
 mod stdio;
 mod streams;

@@ -20,6 +20,7 @@ use crate::exchange::{
 };
 use crate::id::PrincipalId;
 use crate::identity::Credential;
+use crate::limit::Permit;
 use crate::net::{Listener, Slots};
 use crate::runtime::{Drain, Tasks};
 use crate::wire::jsonrpc::{RequestId, Response};
@@ -134,6 +135,18 @@ impl Handler for Hall {
             Credential::Local(principal) => Ok(Guest(principal.clone(), true)),
             Credential::Malformed | Credential::None => reject(RejectKind::Unauthenticated),
         }
+    }
+
+    fn renewed(&self, caller: Guest) -> Guest {
+        caller
+    }
+
+    fn check(
+        self: &Arc<Self>,
+        _: Guest,
+        _: Exchange,
+    ) -> impl Future<Output = Result<Option<Permit>, Reject>> + Send + 'static {
+        std::future::ready(Ok(None))
     }
 
     /// Who is called `busy` has asked too often.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{StreamExt as _, stream};
+use futures_util::stream;
 
-use crate::exchange::{Answer, Event, Outcome, Reject, Reply};
+use crate::exchange::{Answer, Event, Outcome, Question, Reject, Reply};
 use crate::upstream::link::{Outgoing, progress_value};
 use crate::wire::jsonrpc::{Message, Notification, Request, Response};
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Era, Features};
 
 use super::reader::EventReader;
 use super::session::{CancelGuard, Session, SessionLink};
@@ -83,12 +83,19 @@ impl Peer {
         }
     }
 
-    fn serve(&self, request: &Request) {
+    fn serve(&self, request: &Request, features: Option<Features>) -> Option<Question> {
         match self {
-            Self::Session(link, session, _) => link.serve(session, request),
+            Self::Session(link, session, _) => link.serve(session, request, features),
             Self::Stateless(link) => {
                 tracing::debug!(server = %link.target().name, "a request on a stateless stream is ignored");
+                None
             }
+        }
+    }
+
+    fn withdraw(&self, notification: &Notification) {
+        if let Self::Session(link, ..) = self {
+            link.withdraw(notification);
         }
     }
 }
@@ -140,7 +147,10 @@ impl Call {
                 }))
             }
             Content::Unseen(answer) => self.pass(*answer),
-            Content::Stream(reader) => Flow { call: self, reader, queue: VecDeque::new(), tries: 0 }.reply().await,
+            // Boxed here, and not only as a stream, so that other calls do not carry its room.
+            Content::Stream(reader) => {
+                Box::pin(Flow { call: self, reader, queue: VecDeque::new(), tries: 0 }.reply()).await
+            }
         }
     }
 
@@ -182,8 +192,11 @@ impl Call {
     fn sort(&mut self, message: Message, on_error_status: bool) -> Option<Event> {
         match message {
             Message::Request(request) => {
-                self.peer.serve(&request);
-                None
+                let features = match &self.outgoing {
+                    Outgoing::Call(call) => Some(call.client.features),
+                    Outgoing::Own { .. } => None,
+                };
+                self.peer.serve(&request, features).map(Event::Ask)
             }
             Message::Notification(notification) => self.notified(&notification),
             Message::Response(response) if self.is_answer(&response, on_error_status) => {
@@ -208,10 +221,14 @@ impl Call {
     }
 
     fn notified(&mut self, notification: &Notification) -> Option<Event> {
-        match notification.method.as_str() {
+        match &*notification.method {
             "notifications/progress" => self.progressed(notification),
             "notifications/message" if matches!(self.outgoing, Outgoing::Call(_)) => {
                 Some(Event::Log(notification.raw.clone()))
+            }
+            "notifications/cancelled" => {
+                self.peer.withdraw(notification);
+                None
             }
             _ => {
                 self.peer.hear(notification);
@@ -242,13 +259,14 @@ impl Flow {
         if let Event::Done(outcome) = first {
             return Reply::once(outcome);
         }
+        self.queue.push_front(first);
         let rest = stream::unfold(Some(Box::new(self)), |state| async move {
             let mut flow = state?;
             let event = flow.next().await;
             let state = (!matches!(event, Event::Done(_))).then_some(flow);
             Some((event, state))
         });
-        Reply::events(Box::pin(stream::iter([first]).chain(rest)))
+        Reply::events(Box::pin(rest))
     }
 
     async fn next(&mut self) -> Event {
@@ -275,7 +293,7 @@ impl Flow {
                     continue;
                 }
             };
-            if let Err(reject) = self.resume(why).await {
+            if let Err(reject) = Box::pin(self.resume(why)).await {
                 self.queue.push_back(Event::Done(Err(reject)));
             }
         }

@@ -79,7 +79,7 @@ impl Connector for HttpServer {
             let opening = super::probe::open(
                 Arc::clone(&self.target),
                 self.tasks.clone(),
-                (settings.era, want.era),
+                (settings.era, want.era, want.features),
                 settings.probe_timeout,
             );
             tokio::time::timeout(settings.start_timeout, opening).await.unwrap_or_else(|_| {

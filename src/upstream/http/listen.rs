@@ -57,7 +57,9 @@ pub(super) async fn session(link: Arc<SessionLink>) {
 
 async fn session_once(link: &Arc<SessionLink>, place: &mut Place, worked: bool) -> Try {
     let session = link.current();
-    let Ok(response) = link.get(&session, place.last_id.as_deref()).await else { return Try::NotNow };
+    let response = link.get(&session, place.last_id.as_deref()).await;
+    link.listening.cancel();
+    let Ok(response) = response else { return Try::NotNow };
     if response.status == StatusCode::METHOD_NOT_ALLOWED {
         return Try::Never;
     }
@@ -73,8 +75,11 @@ async fn session_once(link: &Arc<SessionLink>, place: &mut Place, worked: bool) 
         link.missed();
     }
     let lived = read(link.target(), response.body, place, |message| match message {
+        Message::Request(request) => link.serve_beside(&session, &request),
+        Message::Notification(notification) if notification.method == "notifications/cancelled" => {
+            link.withdraw(&notification);
+        }
         Message::Notification(notification) => link.hear(&notification),
-        Message::Request(request) => link.serve(&session, &request),
         Message::Response(_) => {}
     });
     if lived.await { Try::Lived } else { Try::NotNow }

@@ -6,6 +6,7 @@ mod call;
 mod connector;
 mod listen;
 mod probe;
+mod questions;
 mod reader;
 mod session;
 mod stateless;

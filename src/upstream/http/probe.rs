@@ -17,7 +17,7 @@ use crate::upstream::EraChoice;
 use crate::upstream::link::{StartError, Started};
 use crate::wire::bridge;
 use crate::wire::jsonrpc::{ErrorObject, Message, RequestId, Response, code};
-use crate::wire::mcp::{Capabilities, Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST, name};
+use crate::wire::mcp::{Capabilities, Era, Features, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST, name};
 
 use super::session::{Session, SessionLink};
 use super::stateless::{self, StatelessLink};
@@ -42,7 +42,7 @@ enum Finding {
 pub(super) async fn open(
     target: Arc<Target>,
     tasks: Tasks,
-    (choice, want): (EraChoice, Option<Era>),
+    (choice, want, features): (EraChoice, Option<Era>, Features),
     probe_timeout: Duration,
 ) -> Result<Started, StartError> {
     match (choice, want) {
@@ -53,7 +53,7 @@ pub(super) async fn open(
             Err(StartError::Era(Era::Legacy, "configured as stateless".to_owned()))
         }
         (EraChoice::Legacy | EraChoice::Auto, Some(Era::Legacy)) | (EraChoice::Legacy, None) => {
-            legacy(target, tasks).await
+            legacy(target, tasks, features).await
         }
         (EraChoice::Stateless, None | Some(Era::Stateless)) => {
             let can = match discover(&target, probe_timeout).await? {
@@ -71,7 +71,7 @@ pub(super) async fn open(
         },
         (EraChoice::Auto, None) => match discover(&target, probe_timeout).await? {
             Finding::Stateless(can) => Ok(stateless(target, tasks, can)),
-            Finding::TryInitialize(probed) => legacy(target, tasks).await.map_err(|err| match err {
+            Finding::TryInitialize(probed) => legacy(target, tasks, features).await.map_err(|err| match err {
                 StartError::Era(_, why) => {
                     StartError::Failed(format!("speaks no era: server/discover: {probed}; initialize: {why}"))
                 }
@@ -86,9 +86,12 @@ fn stateless(target: Arc<Target>, tasks: Tasks, can: Capabilities) -> Started {
     Started { link, can }
 }
 
-async fn legacy(target: Arc<Target>, tasks: Tasks) -> Result<Started, StartError> {
-    let (session, can) = initialize(&target, &tasks, 1, 1).await?;
-    let link = Arc::new(SessionLink::new(target, tasks, session));
+async fn legacy(target: Arc<Target>, tasks: Tasks, features: Features) -> Result<Started, StartError> {
+    let (session, can) = initialize(&target, &tasks, (1, 1), features).await?;
+    let link = Arc::new(SessionLink::new(target, tasks, session, features));
+    if features.may_be_asked() {
+        link.listen_beside().await;
+    }
     Ok(Started { link, can })
 }
 
@@ -134,11 +137,12 @@ async fn discover(target: &Target, timeout: Duration) -> Result<Finding, StartEr
 pub(super) async fn initialize(
     target: &Arc<Target>,
     tasks: &Tasks,
-    id: u64,
-    generation: u64,
+    (id, generation): (u64, u64),
+    features: Features,
 ) -> Result<(Session, Capabilities), StartError> {
     let members = format!(
-        r#""protocolVersion":"{LEGACY_LATEST}","capabilities":{{}},"clientInfo":{}"#,
+        r#""protocolVersion":"{LEGACY_LATEST}","capabilities":{},"clientInfo":{}"#,
+        features.spelled(Era::Legacy),
         String::from_utf8_lossy(&bridge::server_info())
     );
     let body = bridge::own_request(id, "initialize", Era::Legacy, b"", &members);

@@ -12,19 +12,21 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::HeaderValue;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::exchange::{Reject, Reply};
+use crate::exchange::{Question, Reject, Reply, Responder};
 use crate::net::Response as HttpResponse;
 use crate::runtime::Tasks;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing, StartError};
 use crate::upstream::loudness::Loudness;
-use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Notification, Request, Response, code};
-use crate::wire::mcp::{Era, Kinds, ProtocolVersion, name};
+use crate::upstream::question::{self, Verdict};
+use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Notification, Request, RequestId, code};
+use crate::wire::mcp::{Era, Features, InputKind, Kinds, ProtocolVersion, name};
 
 use super::call::{Call, Peer, unseen};
+use super::questions::Questions;
 use super::target::{Answered, Content, Target, Verb};
 use super::{listen, probe};
 
@@ -34,6 +36,10 @@ const ASIDE_TIMEOUT: Duration = Duration::from_secs(5);
 const RENEW_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many answers to a server's requests may be on their way.
 const ANSWERS_MAX: usize = 16;
+/// How many questions of a server may be out at clients.
+const QUESTIONS_MAX: usize = 64;
+/// How long the first call waits until it is known whether there is a stream beside the calls.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the handshake agreed on.
 #[derive(Debug)]
@@ -66,6 +72,13 @@ pub(super) struct SessionLink {
     deleted: OnceLock<CancellationToken>,
     last_words: Mutex<Option<String>>,
     answers: Arc<Semaphore>,
+    /// What the session was opened with: what its client can be asked.
+    features: Features,
+    pub(super) questions: Arc<Questions>,
+    /// Bounds the questions that are out.
+    asking: Arc<Semaphore>,
+    /// Cancelled when it is known whether the session has a stream beside its calls.
+    pub(super) listening: CancellationToken,
 }
 
 /// Cancels a request when it is dropped before the request has ended.
@@ -130,7 +143,7 @@ impl Session {
 // === impl SessionLink ===
 
 impl SessionLink {
-    pub(super) fn new(target: Arc<Target>, tasks: Tasks, session: Session) -> Self {
+    pub(super) fn new(target: Arc<Target>, tasks: Tasks, session: Session, features: Features) -> Self {
         Self {
             target,
             tasks,
@@ -145,6 +158,10 @@ impl SessionLink {
             deleted: OnceLock::new(),
             last_words: Mutex::new(None),
             answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
+            features,
+            questions: Arc::default(),
+            asking: Arc::new(Semaphore::new(QUESTIONS_MAX)),
+            listening: CancellationToken::new(),
         }
     }
 
@@ -175,18 +192,70 @@ impl SessionLink {
         self.target.send(&session.head(&self.target, Verb::Get, last_id), Bytes::new()).await
     }
 
-    /// Answers a request of the server: a ping with nothing, all else with a refusal [TRN-10].
-    pub(super) fn serve(&self, session: &Arc<Session>, request: &Request) {
-        let Ok(permit) = Arc::clone(&self.answers).try_acquire_owned() else {
-            tracing::warn!(server = %self.target.name, "too many requests of the server at once; one is dropped");
-            return;
+    /// Takes a request of the server that came on a call's own stream: what its client is asked, if anything.
+    pub(super) fn serve(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        request: &Request,
+        features: Option<Features>,
+    ) -> Option<Question> {
+        let response = match question::hear(request, features.map(|features| features.and(self.features))) {
+            Verdict::Answer(response) => response,
+            Verdict::Ask(kind, params) => match Arc::clone(&self.asking).try_acquire_owned() {
+                Ok(permit) => return Some(self.question(session, request.id.clone(), (kind, params), permit)),
+                Err(_) => question::too_many(request),
+            },
         };
-        let response = if request.method == "ping" {
-            Response::with_result(&request.id, b"{}")
-        } else {
-            Response::with_error(Some(&request.id), br#"{"code":-32601,"message":"Method not found"}"#)
-        };
-        self.spawn_post("http answer", session, response.raw, permit);
+        match Arc::clone(&self.answers).try_acquire_owned() {
+            Ok(permit) => self.spawn_post("http answer", session, response.raw, permit),
+            Err(_) => {
+                tracing::warn!(server = %self.target.name, "too many requests of the server at once; one is dropped");
+            }
+        }
+        None
+    }
+
+    /// Takes a request that came beside the calls: it belongs to the only one in flight, or to none [R100].
+    pub(super) fn serve_beside(self: &Arc<Self>, session: &Arc<Session>, request: &Request) {
+        let call = self.questions.only_call();
+        let question = self.serve(session, request, call.as_ref().map(|(features, _)| *features));
+        if let (Some(question), Some((_, sender))) = (question, call)
+            && sender.try_send(question).is_err()
+        {
+            tracing::debug!(server = %self.target.name, "a question came too late, or one too many; it is refused");
+        }
+    }
+
+    /// The server takes a question back.
+    pub(super) fn withdraw(&self, notification: &Notification) {
+        if let Some(id) = question::taken_back(notification) {
+            self.questions.withdraw(&id);
+        }
+    }
+
+    fn question(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        id: RequestId,
+        (kind, params): (InputKind, Bytes),
+        permit: OwnedSemaphorePermit,
+    ) -> Question {
+        let (link, session, asked) = (Arc::clone(self), Arc::clone(session), id.clone());
+        let responder = Responder::new(move |settled| {
+            link.questions.over(&asked);
+            link.spawn_post("http answer", &session, question::told(&asked, &settled).raw, permit);
+        });
+        self.questions.opened(id, responder.asked());
+        Question { kind, params, responder }
+    }
+
+    /// Opens the stream beside the calls, and waits until it is there or known not to be: what a server asks there before
+    /// would be lost.
+    pub(super) async fn listen_beside(self: &Arc<Self>) {
+        self.tasks.clone().spawn("http session stream", listen::session(Arc::clone(self)));
+        if tokio::time::timeout(LISTEN_TIMEOUT, self.listening.cancelled()).await.is_err() {
+            tracing::debug!(server = %self.target.name, "the session's stream is not answered yet");
+        }
     }
 
     fn spawn_post(&self, task: &'static str, session: &Arc<Session>, body: Bytes, held: impl Send + 'static) {
@@ -208,7 +277,13 @@ impl SessionLink {
             Sent::Reply(reply) => return reply,
             Sent::Lost(answered, call) => (answered, call),
         };
-        let Some(renewed) = self.renew(session.generation, failed).await else {
+        // Boxed, so that other calls do not carry its room.
+        Box::pin(self.again(session.generation, failed, answered, call)).await
+    }
+
+    /// Sends a request whose session was lost on a new one.
+    async fn again(self: Arc<Self>, lost: u64, failed: u64, answered: Answered, call: Box<Call>) -> Reply {
+        let Some(renewed) = self.renew(lost, failed).await else {
             return call.reply(answered).await;
         };
         match self.send(renewed, call.take_back()).await {
@@ -270,8 +345,11 @@ impl SessionLink {
         }
         tracing::info!(server = %self.target.name, "the server has lost the session; opening another");
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        let opened =
-            tokio::time::timeout(RENEW_TIMEOUT, probe::initialize(&self.target, &self.tasks, id, lost + 1)).await;
+        let opened = tokio::time::timeout(
+            RENEW_TIMEOUT,
+            probe::initialize(&self.target, &self.tasks, (id, lost + 1), self.features),
+        )
+        .await;
         match opened.unwrap_or_else(|_| Err(StartError::Failed("initialize was not answered in time".to_owned()))) {
             Ok((session, _)) => {
                 self.session.store(Arc::new(session));
@@ -319,7 +397,13 @@ impl Link for SessionLink {
     }
 
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
-        Box::pin(self.run(outgoing))
+        match &outgoing {
+            Outgoing::Call(call) if self.features.may_be_asked() => {
+                let asking = self.questions.enter(call.client.features);
+                Box::pin(asking.join(Box::pin(self.run(outgoing))))
+            }
+            Outgoing::Call(_) | Outgoing::Own { .. } => Box::pin(self.run(outgoing)),
+        }
     }
 
     fn watch(self: Arc<Self>, _: Kinds) {

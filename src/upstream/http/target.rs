@@ -28,6 +28,8 @@ const ACCEPT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream")
 /// A smaller answer is looked at in any case: it costs nothing, and what asks for input is small.
 const UNSEEN_BYTES_MIN: u64 = 64 << 10;
 const SNIPPET_MAX: usize = 200;
+/// So large an answer is not read, looked at and written in one go: others get a turn in between.
+const YIELD_BYTES_MIN: usize = 256 << 10;
 
 /// One endpoint.
 #[derive(Debug)]
@@ -72,6 +74,14 @@ pub(super) struct Pauses {
 pub(super) struct Answered {
     pub(super) status: StatusCode,
     pub(super) content: Content,
+}
+
+/// A response whose head has been judged.
+enum Begun {
+    /// Its body is yet to be read.
+    Body { status: StatusCode, json: bool, body: ResponseBody },
+    /// It is an event stream.
+    Stream(StatusCode, Box<EventReader>),
 }
 
 /// What a response holds.
@@ -191,8 +201,23 @@ impl Target {
 
     /// Reads a response: an event stream up to its head, all else to its end. With `unseen`, the number of a request, a
     /// large answer to that is read up to its id alone.
-    pub(super) async fn read(&self, response: Response, unseen: Option<u64>) -> Result<Answered, Reject> {
-        let Response { status, headers, mut body } = response;
+    pub(super) fn read(
+        &self,
+        response: Response,
+        unseen: Option<u64>,
+    ) -> impl Future<Output = Result<Answered, Reject>> {
+        let begun = self.begin(response);
+        async move {
+            match begun? {
+                Begun::Stream(status, reader) => Ok(Answered { status, content: Content::Stream(reader) }),
+                Begun::Body { status, json, body } => self.rest(status, json, body, unseen).await,
+            }
+        }
+    }
+
+    /// Judges a response by its head. Apart from the rest, so that what waits for the body does not carry the head.
+    fn begin(&self, response: Response) -> Result<Begun, Reject> {
+        let Response { status, headers, body } = response;
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             let public = format!("server '{}' refused the gateway's credential", self.name);
             return Err(self.reject(public, format!("HTTP {}", status.as_u16())));
@@ -201,12 +226,23 @@ impl Target {
             let public = format!("server '{}' answered in an encoding that was not asked for", self.name);
             return Err(self.reject(public, snippet(encoding)));
         }
-        if status.is_success() && is_event_stream(&headers) {
+        let media = media_type(&headers);
+        if status.is_success() && media.is_some_and(is_event_stream_type) {
             let limits = sse::Limits { event_bytes_max: self.cap, stream_bytes_max: self.cap.saturating_mul(4) };
-            return Ok(Answered { status, content: Content::Stream(Box::new(EventReader::new(body, limits))) });
+            return Ok(Begun::Stream(status, Box::new(EventReader::new(body, limits))));
         }
-        let json = !status.is_success()
-            || media_type(&headers).is_none_or(|media| media.eq_ignore_ascii_case(b"application/json"));
+        let json = !status.is_success() || media.is_none_or(|media| media.eq_ignore_ascii_case(b"application/json"));
+        Ok(Begun::Body { status, json, body })
+    }
+
+    /// Reads a body to its end, or a large one that nobody looks at up to its id.
+    async fn rest(
+        &self,
+        status: StatusCode,
+        json: bool,
+        mut body: ResponseBody,
+        unseen: Option<u64>,
+    ) -> Result<Answered, Reject> {
         let unreadable = |err| match err {
             BodyError::Broken(why) => self.unknown_outcome(why),
             BodyError::TooLarge(_) => self.over_cap(),
@@ -226,6 +262,9 @@ impl Target {
             }
         }
         let raw = body.collect_after(begun, self.cap).await.map_err(unreadable)?;
+        if raw.len() >= YIELD_BYTES_MIN {
+            tokio::task::yield_now().await;
+        }
         let content = match json.then(|| messages(&raw)).flatten() {
             Some(messages) => Content::Messages(messages),
             None => Content::Foreign(snippet(&raw)),
@@ -303,12 +342,17 @@ fn answer_to(id: u64, begun: &[u8]) -> Option<Range<usize>> {
 /// Returns the media type without parameters, in any case.
 fn media_type(headers: &Headers) -> Option<&[u8]> {
     let value = headers.get("content-type")?;
-    Some(value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii())
+    let end = memchr::memchr(b';', value).unwrap_or(value.len());
+    Some(value.get(..end).unwrap_or_default().trim_ascii())
 }
 
 /// Says whether a response is an event stream.
 pub(super) fn is_event_stream(headers: &Headers) -> bool {
-    media_type(headers).is_some_and(|media| media.eq_ignore_ascii_case(b"text/event-stream"))
+    media_type(headers).is_some_and(is_event_stream_type)
+}
+
+const fn is_event_stream_type(media: &[u8]) -> bool {
+    media.eq_ignore_ascii_case(b"text/event-stream")
 }
 
 fn encoding(headers: &Headers) -> Option<&[u8]> {

@@ -185,7 +185,7 @@ async fn drain(reply: Reply) -> (Vec<String>, Outcome) {
                         return (seen, outcome);
                     }
                     Event::Log(raw) | Event::Progress(raw) => seen.push(String::from_utf8(raw.to_vec()).unwrap()),
-                    Event::Changed(_) | Event::Watch(_) => panic!("not of this layer"),
+                    Event::Ask(_) | Event::Changed(_) | Event::Said(_) | Event::Watch(_) => panic!("not of this layer"),
                 }
             }
             panic!("no outcome")

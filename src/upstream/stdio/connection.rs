@@ -3,10 +3,10 @@
 //! Not for: starting and ending the child (`child`) or the handshake (`handshake`). Invariants: one task writes, whole
 //! lines only; nothing is answered that is no request of a legacy server [R68]; memory is bounded by the caps.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes};
@@ -15,17 +15,17 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::exchange::{Answer, Event, Outcome, Reject, RejectKind, Reply};
+use crate::exchange::{Answer, Asked, Event, Outcome, Question, Reject, RejectKind, Reply, Responder};
 use crate::net::{Ends, Frame, LineReader};
 use crate::upstream::ServerSettings;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{Changes, Outgoing};
 use crate::upstream::loudness::Loudness;
+use crate::upstream::question::{self, Verdict};
 use crate::wire::jsonrpc::{
-    DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, Response, code, decode, one_line,
-    trimmed,
+    DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, RequestId, decode, one_line, trimmed,
 };
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Era, Features, InputKind};
 
 use super::child::Ending;
 use super::framing::{Whose, in_head, whose};
@@ -36,6 +36,8 @@ use super::pending::{Abandoned, Slot, Table};
 pub(super) const LINES_MAX: usize = 16;
 /// How many cancellations and answers wait to be written; when full, the next is dropped and counted.
 const CONTROL_MAX: usize = 1024;
+/// How many questions of the server may be out at clients.
+const QUESTIONS_MAX: usize = 64;
 
 /// A line to write.
 #[derive(Debug)]
@@ -67,6 +69,10 @@ pub(super) struct Connection {
     pub(super) output: Arc<Output>,
     pub(super) counts: Counts,
     pub(super) table: Table,
+    /// What was declared at the handshake: what the client can be asked.
+    features: Features,
+    /// Questions that are out.
+    questions: Mutex<HashMap<RequestId, Asked>>,
     pub(super) changes: watch::Sender<Changes>,
     pub(super) loudness: Loudness,
     pub(super) heard: Arc<Heard>,
@@ -103,13 +109,19 @@ struct Waiting {
 
 impl Connection {
     /// Makes a connection, and the queue its writer empties.
-    pub(super) fn new(settings: Arc<ServerSettings>, output: Arc<Output>) -> (Arc<Self>, mpsc::Receiver<Line>) {
+    pub(super) fn new(
+        settings: Arc<ServerSettings>,
+        output: Arc<Output>,
+        features: Features,
+    ) -> (Arc<Self>, mpsc::Receiver<Line>) {
         let (lines, queue) = mpsc::channel(LINES_MAX);
         let connection = Self {
             settings,
             output,
             counts: Counts::default(),
             table: Table::default(),
+            features,
+            questions: Mutex::default(),
             changes: watch::Sender::new(Changes::default()),
             loudness: Loudness::default(),
             heard: Arc::default(),
@@ -132,6 +144,11 @@ impl Connection {
     /// Returns the era, once it is settled.
     pub(super) fn era(&self) -> Option<Era> {
         self.era.get().copied()
+    }
+
+    /// Returns what is declared at the handshake.
+    pub(super) const fn features(&self) -> Features {
+        self.features
     }
 
     /// Settles the era; the first word counts.
@@ -166,7 +183,12 @@ impl Connection {
         }
         match std::future::poll_fn(|context| waiting.poll_event(context)).await {
             Event::Done(outcome) => Reply::once(self.with_era(outcome, era)),
-            first @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => {
+            first @ (Event::Ask(_)
+            | Event::Changed(_)
+            | Event::Log(_)
+            | Event::Progress(_)
+            | Event::Said(_)
+            | Event::Watch(_)) => {
                 let rest = EventsOf { first: Some(first), waiting, era };
                 Reply::events(Box::pin(rest))
             }
@@ -184,7 +206,11 @@ impl Connection {
         let era = self.era().unwrap_or(era);
         outcome.map(|answer| match answer {
             Answer::Upstream { response, .. } => Answer::Upstream { response, era },
-            other @ (Answer::Discovery(_) | Answer::Ended | Answer::Page(_) | Answer::Unseen(_)) => other,
+            other @ (Answer::Discovery(_)
+            | Answer::Ended
+            | Answer::InputRequired(_)
+            | Answer::Page(_)
+            | Answer::Unseen(_)) => other,
         })
     }
 
@@ -353,7 +379,7 @@ impl Connection {
         }
     }
 
-    fn receive(&self, line: &Bytes) {
+    fn receive(self: &Arc<Self>, line: &Bytes) {
         if line.is_empty() {
             return;
         }
@@ -389,7 +415,7 @@ impl Connection {
         }
     }
 
-    fn dispatch(&self, message: Message) {
+    fn dispatch(self: &Arc<Self>, message: Message) {
         match message {
             Message::Notification(notification) => self.hear(&notification),
             Message::Request(request) => self.asked(&request),
@@ -410,7 +436,7 @@ impl Connection {
     }
 
     fn hear(&self, notification: &Notification) {
-        match notification.method.as_str() {
+        match &*notification.method {
             "notifications/progress" => {
                 let known = token(notification).is_some_and(|id| self.table.progress(id, notification));
                 if !known {
@@ -422,6 +448,13 @@ impl Connection {
                     count(&self.counts.others);
                 }
             }
+            "notifications/cancelled" => {
+                if let Some(id) = question::taken_back(notification)
+                    && let Some(asked) = self.open_questions().remove(&id)
+                {
+                    asked.withdraw();
+                }
+            }
             other => {
                 if !Changes::hear(&self.changes, other) && !self.heard.hear(notification) {
                     count(&self.counts.others);
@@ -430,20 +463,44 @@ impl Connection {
         }
     }
 
-    fn asked(&self, request: &Request) {
+    fn asked(self: &Arc<Self>, request: &Request) {
         if !self.may_ask() {
             count(&self.counts.violations);
             let method = self.output.clean(request.method.as_bytes(), 100);
             tracing::debug!(server = %self.settings.name, method, "a request of a server that may send none");
             return;
         }
-        let answer = if request.method == "ping" {
-            Response::with_result(&request.id, b"{}")
-        } else {
-            let error = format!(r#"{{"code":{},"message":"Method not found"}}"#, code::METHOD_NOT_FOUND.0);
-            Response::with_error(Some(&request.id), error.as_bytes())
+        // The pool gives a connection that may ask to one call at a time, so the one in flight is the one that asks.
+        let call = self.table.only_call().filter(|_| self.features.may_be_asked());
+        let features = call.as_ref().and_then(|slot| slot.features()).map(|theirs| theirs.and(self.features));
+        let answer = match (question::hear(request, features), call) {
+            (Verdict::Answer(response), _) => response,
+            (Verdict::Ask(kind, params), Some(slot)) => match self.question(&request.id, kind, params) {
+                Some(question) => return slot.ask(question),
+                None => question::too_many(request),
+            },
+            // Without a call there are no features, and nothing is asked.
+            (Verdict::Ask(..), None) => return,
         };
         self.send_control(answer.raw);
+    }
+
+    fn question(self: &Arc<Self>, id: &RequestId, kind: InputKind, params: Bytes) -> Option<Question> {
+        let mut open = self.open_questions();
+        if open.len() >= QUESTIONS_MAX {
+            return None;
+        }
+        let (connection, asked) = (Arc::clone(self), id.clone());
+        let responder = Responder::new(move |settled| {
+            connection.open_questions().remove(&asked);
+            connection.send_control(one_line(question::told(&asked, &settled).raw));
+        });
+        open.insert(id.clone(), responder.asked());
+        Some(Question { kind, params, responder })
+    }
+
+    fn open_questions(&self) -> MutexGuard<'_, HashMap<RequestId, Asked>> {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -467,7 +524,12 @@ impl Stream for EventsOf {
         self.waiting.poll_event(context).map(|event| {
             Some(match event {
                 Event::Done(outcome) => Event::Done(self.waiting.connection.with_era(outcome, self.era)),
-                other @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Watch(_)) => other,
+                other @ (Event::Ask(_)
+                | Event::Changed(_)
+                | Event::Log(_)
+                | Event::Progress(_)
+                | Event::Said(_)
+                | Event::Watch(_)) => other,
             })
         })
     }

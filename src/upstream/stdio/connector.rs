@@ -2,7 +2,6 @@
 //!
 //! Not for: the steps of the handshake (`handshake`) or the conversation (`connection`).
 
-use std::ffi::OsString;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -12,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use crate::clock::Clock;
 use crate::exchange::Reply;
 use crate::runtime::Tasks;
-use crate::wire::mcp::{Capabilities, Era, Kinds};
+use crate::wire::mcp::{Capabilities, Era, Features, Kinds};
 
 use crate::upstream::ServerSettings;
 use crate::upstream::heard::Heard;
@@ -23,6 +22,7 @@ use crate::upstream::place::Place;
 use super::child::Supervisor;
 use super::connection::Connection;
 use super::handshake::{Opened, Plan};
+use super::login::BaseEnv;
 use super::output::Output;
 
 /// Starts children of one server.
@@ -35,10 +35,6 @@ pub(in crate::upstream) struct StdioConnector {
     /// Every child that is not dead yet.
     children: TaskTracker,
 }
-
-/// The gateway's environment, as `config` has read it. Its `Debug` shows no value.
-#[derive(Clone)]
-pub(in crate::upstream) struct BaseEnv(pub(in crate::upstream) Arc<[(OsString, OsString)]>);
 
 /// A running child after its handshake.
 #[derive(Debug)]
@@ -69,7 +65,8 @@ impl StdioConnector {
         let plan = Plan::new(self.settings.era, want.era)?;
         let mut unfinished = Unfinished(None);
         let limit = self.settings.start_timeout;
-        let Ok(opened) = tokio::time::timeout(limit, self.attempts(plan, want.place, &mut unfinished)).await else {
+        let attempts = self.attempts(plan, (want.place, want.features), &mut unfinished);
+        let Ok(opened) = tokio::time::timeout(limit, attempts).await else {
             let tail = unfinished.0.as_ref().map(|connection| connection.output.tail()).unwrap_or_default();
             let last = if tail.is_empty() { String::new() } else { format!("; last output: {tail}") };
             let name = &self.settings.name;
@@ -86,15 +83,15 @@ impl StdioConnector {
     async fn attempts(
         &self,
         plan: Plan,
-        place: Option<Arc<Place>>,
+        (place, features): (Option<Arc<Place>>, Features),
         unfinished: &mut Unfinished,
     ) -> Result<(Arc<Connection>, Capabilities), StartError> {
-        let connection = self.launch(place.clone(), unfinished).await?;
+        let connection = self.launch(place.clone(), features, unfinished).await?;
         match super::handshake::open(&connection, plan).await? {
             Opened::Done(can) => return Ok((connection, can)),
             Opened::EndedAtProbe => tracing::debug!(server = %self.settings.name, "ended at the probe; started again"),
         }
-        let connection = self.launch(place, unfinished).await?;
+        let connection = self.launch(place, features, unfinished).await?;
         match super::handshake::open(&connection, Plan::Legacy).await? {
             Opened::Done(can) => Ok((connection, can)),
             Opened::EndedAtProbe => Err(StartError::Failed(format!("server '{}' ended", self.settings.name))),
@@ -105,11 +102,12 @@ impl StdioConnector {
     async fn launch(
         &self,
         place: Option<Arc<Place>>,
+        features: Features,
         unfinished: &mut Unfinished,
     ) -> Result<Arc<Connection>, StartError> {
-        let (running, pipes) = super::child::spawn(&self.settings, &self.base_env.0).await?;
+        let (running, pipes) = super::child::spawn(&self.settings, &self.base_env.get().await).await?;
         let output = Arc::new(Output::new(&self.settings, self.clock.clone()));
-        let (connection, queue) = Connection::new(Arc::clone(&self.settings), Arc::clone(&output));
+        let (connection, queue) = Connection::new(Arc::clone(&self.settings), Arc::clone(&output), features);
         let stderr_end = CancellationToken::new();
         let read = [connection.read_end.clone(), stderr_end.clone()];
         let supervisor = Supervisor::new(running, Arc::clone(&connection), self.settings.end_grace, read);
@@ -139,14 +137,6 @@ impl Connector for StdioConnector {
         let children = self.children.clone();
         children.close();
         Box::pin(async move { children.wait().await })
-    }
-}
-
-// === impl BaseEnv ===
-
-impl std::fmt::Debug for BaseEnv {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
     }
 }
 

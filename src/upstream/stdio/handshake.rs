@@ -172,7 +172,8 @@ async fn initialize(connection: &Arc<Connection>) -> Result<Capabilities, StartE
     connection.initializing();
     let info = bridge::server_info();
     let members = format!(
-        r#""protocolVersion":"{LEGACY_LATEST}","capabilities":{{}},"clientInfo":{}"#,
+        r#""protocolVersion":"{LEGACY_LATEST}","capabilities":{},"clientInfo":{}"#,
+        connection.features().spelled(Era::Legacy),
         String::from_utf8_lossy(&info)
     );
     let response = match ask(connection, "initialize", members, Era::Legacy).await {
@@ -215,7 +216,13 @@ fn ask(
         match reply.into_parts().0 {
             ReplyBody::Done(outcome) => match *outcome {
                 Ok(Answer::Upstream { response, .. }) => Ok(*response),
-                Ok(Answer::Discovery(_) | Answer::Ended | Answer::Page(_) | Answer::Unseen(_)) => Err(nothing()),
+                Ok(
+                    Answer::Discovery(_)
+                    | Answer::Ended
+                    | Answer::InputRequired(_)
+                    | Answer::Page(_)
+                    | Answer::Unseen(_),
+                ) => Err(nothing()),
                 Err(reject) => Err(reject),
             },
             // Own requests carry no progress token, so nothing comes before the answer.

@@ -9,12 +9,15 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
-use crate::exchange::{Event, Outcome, OwnerKey, Reject};
+use crate::exchange::{Event, Outcome, OwnerKey, Question, Reject};
 use crate::upstream::link::{Outgoing, progress_value};
 use crate::wire::jsonrpc::Notification;
+use crate::wire::mcp::Features;
 
 /// How many notifications wait for a client; when full, the oldest is dropped.
 const NOTES_MAX: usize = 32;
+/// How many calls that were given up are remembered; a server that obeys a cancel never answers them.
+const STRAGGLERS_MAX: usize = 64;
 
 /// The requests of one connection.
 #[derive(Debug, Default)]
@@ -24,6 +27,8 @@ pub(super) struct Table(Mutex<Inner>);
 struct Inner {
     slots: HashMap<u64, Arc<Slot>>,
     last_id: u64,
+    /// Calls that could be asked and were given up, until the server answers them; the newest first.
+    stragglers: Vec<(u64, OwnerKey)>,
     /// Set once no request is taken any more.
     shut: Option<Reject>,
 }
@@ -42,6 +47,7 @@ struct State {
     /// Progress and logs, in the order they came.
     notes: VecDeque<Event>,
     progress_last: Option<f64>,
+    questions: VecDeque<Question>,
     outcome: Option<Outcome>,
     waker: Option<Waker>,
 }
@@ -82,7 +88,12 @@ impl Table {
 
     /// Ends a request; `false` if there is none of this id.
     pub(super) fn finish(&self, id: u64, outcome: Outcome) -> bool {
-        let slot = self.inner().slots.remove(&id);
+        let mut inner = self.inner();
+        let slot = inner.slots.remove(&id);
+        if slot.is_none() {
+            inner.stragglers.retain(|(straggler, _)| *straggler != id);
+        }
+        drop(inner);
         slot.map(|slot| slot.finish(outcome)).is_some()
     }
 
@@ -119,10 +130,30 @@ impl Table {
 
     /// Takes out a request whose caller has gone.
     pub(super) fn abandon(&self, id: u64) -> Abandoned {
-        let Some(slot) = self.inner().slots.remove(&id) else { return Abandoned::Nothing };
+        let mut inner = self.inner();
+        let Some(slot) = inner.slots.remove(&id) else { return Abandoned::Nothing };
         // A handshake request is never cancelled [protocol §3]; the late answer finds no entry.
         let handshake = matches!(slot.outgoing.method(), "initialize" | "server/discover");
-        if slot.state().written && !handshake { Abandoned::Cancel } else { Abandoned::Nothing }
+        if !slot.state().written || handshake {
+            return Abandoned::Nothing;
+        }
+        if slot.features().is_some_and(Features::may_be_asked)
+            && let Some(owner) = slot.owner()
+        {
+            inner.stragglers.truncate(STRAGGLERS_MAX - 1);
+            inner.stragglers.insert(0, (id, owner.clone()));
+        }
+        Abandoned::Cancel
+    }
+
+    /// Returns the one call that a question can belong to: the only client's call that waits, while the server does not
+    /// still work on one that another owner has given up [R100].
+    pub(super) fn only_call(&self) -> Option<Arc<Slot>> {
+        let inner = self.inner();
+        let mut calls = inner.slots.values().filter(|slot| slot.features().is_some());
+        let (first, second) = (calls.next()?, calls.next());
+        let foreign = |(_, owner): &(u64, OwnerKey)| Some(owner) != first.owner();
+        (second.is_none() && !inner.stragglers.iter().any(foreign)).then(|| Arc::clone(first))
     }
 
     /// Takes no more requests.
@@ -187,11 +218,41 @@ impl Slot {
         true
     }
 
-    /// Returns what has arrived, notifications before the outcome.
+    /// Returns what the client of this call can be asked; `None` if it is no client's call.
+    pub(super) fn features(&self) -> Option<Features> {
+        match &self.outgoing {
+            Outgoing::Call(call) => Some(call.client.features),
+            Outgoing::Own { .. } => None,
+        }
+    }
+
+    /// Returns who owns the call; `None` if it is no client's.
+    fn owner(&self) -> Option<&OwnerKey> {
+        match &self.outgoing {
+            Outgoing::Call(call) => Some(&call.owner.key),
+            Outgoing::Own { .. } => None,
+        }
+    }
+
+    /// Hands a question to this call.
+    pub(super) fn ask(&self, question: Question) {
+        let mut state = self.state();
+        state.questions.push_back(question);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Returns what has arrived, notifications first and the outcome last.
     pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Event> {
         let mut state = self.state();
         if let Some(note) = state.notes.pop_front() {
             return Poll::Ready(note);
+        }
+        if let Some(question) = state.questions.pop_front() {
+            return Poll::Ready(Event::Ask(question));
         }
         if let Some(outcome) = state.outcome.take() {
             return Poll::Ready(Event::Done(outcome));

@@ -27,7 +27,7 @@ use crate::secret::Secret;
 use crate::upstream::link::{Connector as _, Link, Outgoing, StartError, Started, Want};
 use crate::upstream::{EraChoice, ServerSettings, Transport};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
-use crate::wire::mcp::{CallParams, Era, Kind, Kinds, Method, ProtocolVersion, RequestMeta};
+use crate::wire::mcp::{CallParams, Era, Features, Kind, Kinds, Method, ProtocolVersion, RequestMeta};
 
 /// What every child begins with: `read`, `send`, `answer`, and `init` for the legacy handshake.
 const PRELUDE: &str = r#"
@@ -95,7 +95,7 @@ fn base_env() -> BaseEnv {
     let own = std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "HOME");
     let more =
         [("SECRET_X", "leak"), ("LC_ALL", "C.UTF-8"), ("XDG_DATA_HOME", "/x"), ("HTTPS_PROXY", "p"), ("EXTRA", "e")];
-    BaseEnv(own.chain(more.map(|(name, value)| (OsString::from(name), OsString::from(value)))).collect())
+    BaseEnv::new(own.chain(more.map(|(name, value)| (OsString::from(name), OsString::from(value)))).collect())
 }
 
 fn connector(settings: ServerSettings, tasks: &Tasks) -> Arc<StdioConnector> {
@@ -123,7 +123,7 @@ async fn opened(settings: ServerSettings) -> (Arc<Connection>, Tasks) {
     let tasks = Tasks::new();
     let connector = connector(settings, &tasks);
     let mut unfinished = Unfinished(None);
-    let connection = connector.launch(None, &mut unfinished).await.unwrap();
+    let connection = connector.launch(None, Features::NONE, &mut unfinished).await.unwrap();
     let plan = Plan::new(connector.settings.era, None).unwrap();
     let Opened::Done(_) = within(handshake::open(&connection, plan)).await.unwrap() else { panic!("ended") };
     unfinished.0 = None;
@@ -495,7 +495,7 @@ async fn a_child_that_closes_its_stdin_fails_its_callers_alone() {
 #[tokio::test]
 async fn a_missing_command_is_named_with_its_path() {
     let words = refused(stdio("no-such-command-here", &[]), Want::any()).await;
-    let (_, path) = base_env().0.iter().find(|(name, _)| name == "PATH").cloned().unwrap();
+    let (_, path) = base_env().own.iter().find(|(name, _)| name == "PATH").cloned().unwrap();
     assert_eq!(
         words,
         format!(
@@ -619,7 +619,9 @@ read()
                 outcomes += 1;
                 assert_eq!(text_of(outcome), "ok");
             }
-            Event::Changed(_) | Event::Log(_) | Event::Watch(_) => panic!("unexpected"),
+            Event::Ask(_) | Event::Changed(_) | Event::Log(_) | Event::Said(_) | Event::Watch(_) => {
+                panic!("unexpected")
+            }
         }
     }
     assert_eq!((values, outcomes), (vec![1.0, 2.5], 1));

@@ -69,39 +69,67 @@ pub fn nested(
     depth_max: usize,
     wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<(Outline, Option<Outline>), JsonError> {
+    let [outer, inner, _] = floors(text, depth_max, wanted, b"")?;
+    Ok((outer.unwrap_or_default(), inner))
+}
+
+/// Reads the members of an object, those of its last member that is wanted and an object itself, and in that those of
+/// the member `third`, if its key is spelled without escapes and it is an object: three floors in one pass. The first is
+/// always there.
+///
+/// # Errors
+/// As [`nested`].
+pub fn floors(
+    text: &[u8],
+    depth_max: usize,
+    wanted: impl Fn(&[u8]) -> bool,
+    third: &[u8],
+) -> Result<[Option<Outline>; 3], JsonError> {
     if u32::try_from(text.len()).is_err() {
         return Err(ScanError::Expected("less than 4 GiB", text.len()).into());
     }
     let mut scanner = Scanner::new(text, depth_max);
-    match both(&mut scanner, text, wanted) {
+    match read_floors(&mut scanner, text, wanted, third) {
         Ok(found) => found.ok_or(JsonError::Kind("object")),
         Err(Fault) => Err(scanner.error().into()),
     }
 }
 
-/// Reads both floors; `None` if the text is something else than an object.
-fn both<'a>(
+/// Reads the floors; `None` if the text is something else than an object.
+fn read_floors<'a>(
     scanner: &mut Scanner<'a>,
     text: &'a [u8],
     wanted: impl Fn(&[u8]) -> bool,
-) -> Result<Option<(Outline, Option<Outline>)>, Fault> {
+    third: &[u8],
+) -> Result<Option<[Option<Outline>; 3]>, Fault> {
     if scanner.next().is_some_and(|first| first != b'{') {
         scanner.value()?;
         scanner.end()?;
         return Ok(None);
     }
-    let mut inner = None;
+    let (mut inner, mut innermost) = (None, None);
     let outer = object(scanner, |scanner, key| {
-        let key = Member { key: packed(&key.at), value: (0, 0), escaped: key.escaped }.key(text);
-        if scanner.next() == Some(b'{') && wanted(&key) {
-            let start = scanner.place();
-            inner = Some(object(scanner, |scanner, _| scanner.value())?);
-            return Ok(start..scanner.place());
+        if scanner.next() != Some(b'{') || !wanted(&member_of(key).key(text)) {
+            return scanner.value();
         }
-        scanner.value()
+        let start = scanner.place();
+        innermost = None;
+        inner = Some(object(scanner, |scanner, key| {
+            if key.escaped || text.get(key.at.clone()) != Some(third) || scanner.next() != Some(b'{') {
+                return scanner.value();
+            }
+            let start = scanner.place();
+            innermost = Some(object(scanner, |scanner, _| scanner.value())?);
+            Ok(start..scanner.place())
+        })?);
+        Ok(start..scanner.place())
     })?;
     scanner.end()?;
-    Ok(Some((outer, inner)))
+    Ok(Some([Some(outer), inner, innermost]))
+}
+
+fn member_of(key: &Key) -> Member {
+    Member { key: packed(&key.at), value: (0, 0), escaped: key.escaped }
 }
 
 /// Returns where the value of `key` lies in the beginning of an object's text; `None` unless it and all before it stand
@@ -163,7 +191,7 @@ fn object<'a>(
     while more {
         let key = scanner.key()?;
         let value = value(scanner, &key)?;
-        found.push(Member { key: packed(&key.at), value: packed(&value), escaped: key.escaped });
+        found.push(Member { value: packed(&value), ..member_of(&key) });
         more = scanner.more()?;
     }
     Ok(Outline { members: found, uris: scanner.has_uris() })
@@ -255,8 +283,7 @@ impl Outline {
     ) -> Result<[Option<Range<usize>>; N], JsonError> {
         let mut found = [const { None }; N];
         for member in &self.members {
-            let spelled = member.key(text);
-            let Some((key, place)) = keys.iter().zip(&mut found).find(|(key, _)| *spelled == *key.as_bytes()) else {
+            let Some((key, place)) = keys.iter().zip(&mut found).find(|(key, _)| member.is(text, key)) else {
                 continue;
             };
             if place.replace(unpacked(member.value)).is_some() {
@@ -378,7 +405,7 @@ impl<'a> Members<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{JsonError, elements, leading, members, nested};
+    use super::{JsonError, elements, floors, leading, members, nested};
 
     #[test]
     fn members_lie_in_the_text() {
@@ -408,6 +435,28 @@ mod tests {
         assert_eq!(&whole[inner.unwrap().at(whole, "k").unwrap().unwrap()], br#"[{"deep":1}]"#);
         assert_eq!(&whole[outer.at(whole, "y").unwrap().unwrap()], br#"{"z":1}"#);
         assert!(nested(whole, 3, |_| true).is_err());
+    }
+
+    #[test]
+    fn one_pass_reads_three_floors() {
+        let third = |text: &str| {
+            let [_, inner, third] = floors(text.as_bytes(), 8, |key| key == b"params", b"_meta").unwrap();
+            (
+                inner.is_some(),
+                third
+                    .and_then(|third| third.at(text.as_bytes(), "k").unwrap())
+                    .map(|at| text.get(at).unwrap().to_owned()),
+            )
+        };
+        let one = || Some("1".to_owned());
+        assert_eq!(third(r#"{"params":{"_meta": {"k":1,"_meta":{"k":2}},"k":3}}"#), (true, one()));
+        assert_eq!(third(r#"{"_meta":{"k":4},"params":{"x":{"_meta":{"k":5}}}}"#), (true, None));
+        assert_eq!(third(r#"{"params":{"_meta":{"k":6}},"params":{}}"#), (true, None));
+        assert_eq!(third(r#"{"params":{"_meta":[]}}"#), (true, None));
+        assert_eq!(third(r#"{"params":{"\u005fmeta":{"k":7}}}"#), (true, None));
+        assert_eq!(third(r#"{"params":[{"_meta":{"k":8}}]}"#), (false, None));
+        let deep = br#"{"params":{"_meta":{"a":{"b":[]}}}}"#;
+        assert!(floors(deep, 5, |_| true, b"_meta").is_ok() && floors(deep, 4, |_| true, b"_meta").is_err());
     }
 
     #[test]

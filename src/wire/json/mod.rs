@@ -9,6 +9,6 @@ mod scan;
 mod text;
 
 pub use find::{Member, Place, find};
-pub use members::{JsonError, Members, Outline, Raw, elements, leading, members, nested};
+pub use members::{JsonError, Members, Outline, Raw, elements, floors, leading, members, nested};
 pub use scan::ScanError;
 pub use text::{quoted, text, text_of};

@@ -10,7 +10,9 @@ use super::Raw;
 #[must_use]
 pub fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
     let inner = raw.get().strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    if memchr::memchr(b'\\', inner).is_some() {
+    // A short text is searched before a call for it would have begun.
+    let escaped = if inner.len() < 32 { inner.contains(&b'\\') } else { memchr::memchr(b'\\', inner).is_some() };
+    if escaped {
         serde_json::from_slice::<String>(raw.get()).ok().map(Cow::Owned)
     } else {
         std::str::from_utf8(inner).ok().map(Cow::Borrowed)

@@ -2,6 +2,7 @@
 //!
 //! Not for: deciding whether a batch is allowed; that depends on the session's protocol version.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -90,14 +91,17 @@ fn malformed(err: &JsonError) -> DecodeErrorKind {
 }
 
 fn message(raw: &Bytes, depth_max: usize) -> Result<Message, DecodeError> {
-    let (outer, inner) = json::nested(raw, depth_max, |key| matches!(key, b"params" | b"result" | b"error"))
-        .map_err(|err| malformed(&err))?;
-    let id_at = outer.at(raw, "id").ok().flatten();
-    let id = id_at.as_ref().and_then(|at| RequestId::from_raw(raw.slice(at.clone())));
+    let wanted = |key: &[u8]| matches!(key, b"params" | b"result" | b"error");
+    let [outer, inner, meta] = json::floors(raw, depth_max, wanted, b"_meta").map_err(|err| malformed(&err))?;
+    let outer = outer.unwrap_or_default();
+    let id_of = |at: &Range<usize>| RequestId::from_raw(raw.slice(at.clone()));
+    let [version, id_at, method, params, result, error] =
+        outer.find(raw, ["jsonrpc", "id", "method", "params", "result", "error"]).map_err(|err| DecodeError {
+            kind: DecodeErrorKind::NotMessage(err.to_string()),
+            id: outer.at(raw, "id").ok().flatten().as_ref().and_then(id_of),
+        })?;
+    let id = id_at.as_ref().and_then(id_of);
     let refused = |why: &str| DecodeError { kind: DecodeErrorKind::NotMessage(why.to_owned()), id: id.clone() };
-    let [version, _, method, params, result, error] = outer
-        .find(raw, ["jsonrpc", "id", "method", "params", "result", "error"])
-        .map_err(|err| refused(&err.to_string()))?;
     let text = |at: &Range<usize>| raw.get(at.clone()).unwrap_or_default();
     if version.as_ref().map(text) != Some(b"\"2.0\"") {
         return Err(refused("'jsonrpc' must be \"2.0\""));
@@ -118,10 +122,10 @@ fn message(raw: &Bytes, depth_max: usize) -> Result<Message, DecodeError> {
     if result.is_some() || error.is_some() {
         return Err(refused("both a call and an answer"));
     }
-    let method = json::text(Raw::new(text(&method))).ok_or_else(|| refused("'method' must be a string"))?.into_owned();
+    let method = name_of(Raw::new(text(&method))).ok_or_else(|| refused("'method' must be a string"))?;
     let params = match (params, inner) {
         (None, _) => None,
-        (Some(at), Some(outline)) => Some(Box::new(Params::new(raw.clone(), at, outline))),
+        (Some(at), Some(outline)) => Some(Box::new(Params::new(raw.clone(), at, outline, meta))),
         (Some(_), None) => return Err(refused("'params' must be an object")),
     };
     let raw = raw.clone();
@@ -129,6 +133,16 @@ fn message(raw: &Bytes, depth_max: usize) -> Result<Message, DecodeError> {
         (None, _) => Ok(Message::Notification(Notification { raw, method, params })),
         (Some(id_at), Some(id)) => Ok(Message::Request(Request { raw, id, id_at, method, params })),
         (Some(_), None) => Err(DecodeErrorKind::NotMessage("'id' must be a string or a number".to_owned()).into()),
+    }
+}
+
+/// Reads a method's name. The names that come most often need no memory of their own.
+fn name_of(raw: Raw<'_>) -> Option<Cow<'static, str>> {
+    match raw.get() {
+        b"\"tools/call\"" => Some(Cow::Borrowed("tools/call")),
+        b"\"notifications/progress\"" => Some(Cow::Borrowed("notifications/progress")),
+        b"\"notifications/message\"" => Some(Cow::Borrowed("notifications/message")),
+        _ => json::text(raw).map(|name| Cow::Owned(name.into_owned())),
     }
 }
 

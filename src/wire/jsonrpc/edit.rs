@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 /// A text up to this size is copied sooner than sent in pieces.
@@ -65,7 +65,9 @@ impl Edits {
         }
         self.changes.sort_by_key(|(at, _)| (at.start, at.end));
         let added: usize = self.changes.iter().map(|(_, with)| with.len()).sum();
-        let mut out = BytesMut::with_capacity(self.raw.len() + added);
+        let removed: usize = self.changes.iter().map(|(at, _)| at.len()).sum();
+        // Exactly as much as is needed: then the text is handed on as it is, without a count of its own beside it.
+        let mut out = Vec::with_capacity((self.raw.len() + added).saturating_sub(removed));
         let mut done = 0;
         for (at, with) in &self.changes {
             debug_assert!(done <= at.start, "edits overlap");
@@ -74,7 +76,7 @@ impl Edits {
             done = at.end;
         }
         out.extend_from_slice(self.raw.get(done..).unwrap_or_default());
-        out.freeze()
+        Bytes::from(out)
     }
 }
 

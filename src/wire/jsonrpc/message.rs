@@ -39,7 +39,7 @@ pub struct Request {
     /// Where the id's value lies in `raw`.
     pub id_at: Range<usize>,
     /// The method's name.
-    pub method: String,
+    pub method: Cow<'static, str>,
     /// The params, if there are any.
     pub params: Option<Box<Params>>,
 }
@@ -50,7 +50,7 @@ pub struct Notification {
     /// The whole message as received.
     pub raw: Bytes,
     /// The method's name.
-    pub method: String,
+    pub method: Cow<'static, str>,
     /// The params, if there are any.
     pub params: Option<Box<Params>>,
 }
@@ -61,6 +61,8 @@ pub struct Params {
     message: Bytes,
     place: Range<usize>,
     outline: Outline,
+    /// The members of `_meta`, where they were read with the message.
+    meta: Option<Outline>,
 }
 
 /// A response.
@@ -156,8 +158,25 @@ impl fmt::Debug for RequestId {
 // === impl Params ===
 
 impl Params {
-    pub(super) const fn new(message: Bytes, place: Range<usize>, outline: Outline) -> Self {
-        Self { message, place, outline }
+    pub(super) const fn new(message: Bytes, place: Range<usize>, outline: Outline, meta: Option<Outline>) -> Self {
+        Self { message, place, outline, meta }
+    }
+
+    /// Returns where the values of several members of `_meta` lie in the message; all absent if there is none.
+    ///
+    /// # Errors
+    /// [`JsonError`] if `_meta` stands twice or is no object, or one of the keys stands twice.
+    pub fn find_in_meta<const N: usize>(
+        &self,
+        keys: [&'static str; N],
+    ) -> Result<[Option<Range<usize>>; N], JsonError> {
+        let Some(at) = self.at("_meta")? else { return Ok([const { None }; N]) };
+        if let Some(outline) = &self.meta {
+            return outline.find(&self.message, keys);
+        }
+        let members = json::members(self.message.get(at.clone()).unwrap_or_default())?;
+        let moved = |place: Range<usize>| place.start + at.start..place.end + at.start;
+        Ok(members.find(keys)?.map(|place| place.map(moved)))
     }
 
     /// Returns where the params lie in the message.

@@ -97,6 +97,12 @@ impl Features {
         Self(self.0 | feature.bit())
     }
 
+    /// Returns what is in both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// Says whether the client can do it.
     #[must_use]
     pub const fn contains(self, feature: Feature) -> bool {

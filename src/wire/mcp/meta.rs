@@ -62,9 +62,8 @@ impl RequestMeta {
     /// # Errors
     /// [`MetaError`] if params or `_meta` hold a key twice that is read here, or a value of the wrong kind.
     pub fn read(params: Option<&Params>) -> Result<Self, MetaError> {
-        let Some(raw) = params.map(|params| params.slice("_meta")).transpose()?.flatten() else {
-            return Ok(Self::default());
-        };
+        let Some(params) = params else { return Ok(Self::default()) };
+        let Some(raw) = params.slice("_meta")? else { return Ok(Self::default()) };
         const KEYS: [&str; 8] = [
             VERSION_KEY,
             CAPABILITIES_KEY,
@@ -76,8 +75,8 @@ impl RequestMeta {
             "baggage",
         ];
         let [version, capabilities, progress_token, client_info, log_level, parent, state, baggage] =
-            json::members(&raw)?.find(KEYS)?;
-        let slice = |at| raw.slice(at);
+            params.find_in_meta(KEYS)?;
+        let slice = |at| params.part(at);
         let version = version.map(|at| {
             let version = slice(at);
             json::text(Raw::new(&version)).map(std::borrow::Cow::into_owned)
@@ -92,7 +91,7 @@ impl RequestMeta {
         }
         let (client_info, log_level) = (client_info.map(slice), log_level.map(slice));
         let trace = [parent, state, baggage].map(|value| value.map(slice));
-        Ok(Self { version, capabilities, client_info, progress_token, log_level, trace, raw: Some(raw.clone()) })
+        Ok(Self { version, capabilities, client_info, progress_token, log_level, trace, raw: Some(raw) })
     }
 
     /// Says whether the request is of the stateless era by its own word (protocol §2.8).

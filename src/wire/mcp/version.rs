@@ -31,6 +31,16 @@ pub const LEGACY_LATEST: ProtocolVersion = ProtocolVersion::V2025_11_25;
 /// The newest stateless revision.
 pub const STATELESS_LATEST: ProtocolVersion = ProtocolVersion::V2026_07_28;
 
+// === impl Era ===
+
+impl Era {
+    /// Says whether a server of this era asks by ending a call with `input_required`.
+    #[must_use]
+    pub const fn asks_by_result(self) -> bool {
+        matches!(self, Self::Stateless)
+    }
+}
+
 // === impl ProtocolVersion ===
 
 impl ProtocolVersion {

@@ -10,7 +10,7 @@ use super::wire::{Head, Rest, Wire, raw, take_events};
 use super::{Era, quoted};
 
 /// `_meta` of every stateless request.
-const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"it","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}"#;
+const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"it","version":"1"}"#;
 
 /// A client of one path.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub(crate) struct Client {
     /// What it speaks.
     pub(crate) era: Era,
     session: Option<String>,
+    /// The capabilities that it declares, an object.
+    able: String,
 }
 
 /// What came back.
@@ -42,7 +44,13 @@ pub(crate) struct Events {
 
 /// The body of a request; `members` stand in its params, `meta` in their `_meta`, each without braces.
 pub(crate) fn body(era: Era, id: &str, method: &str, meta: &str, members: &str) -> String {
-    let own = if era == Era::Stateless { META } else { "" };
+    able_body(era, "{}", (id, method), meta, members)
+}
+
+/// The same of a client that declares capabilities.
+fn able_body(era: Era, able: &str, (id, method): (&str, &str), meta: &str, members: &str) -> String {
+    let own = format!(r#"{META},"io.modelcontextprotocol/clientCapabilities":{able}"#);
+    let own = if era == Era::Stateless { own } else { String::new() };
     let both = if own.is_empty() || meta.is_empty() { "" } else { "," };
     let meta = format!("{own}{both}{meta}");
     let meta = if meta.is_empty() { String::new() } else { format!("\"_meta\":{{{meta}}}") };
@@ -53,10 +61,19 @@ pub(crate) fn body(era: Era, id: &str, method: &str, meta: &str, members: &str) 
 impl Client {
     /// Connects; a legacy client opens its session.
     pub(crate) async fn connect(era: Era, addr: SocketAddr, path: &str, key: Option<&str>) -> Self {
-        let mut client = Self { addr, path: path.to_owned(), key: key.map(str::to_owned), era, session: None };
+        Self::able(era, addr, path, key, "{}").await
+    }
+
+    /// Connects and declares capabilities, an object.
+    pub(crate) async fn able(era: Era, addr: SocketAddr, path: &str, key: Option<&str>, able: &str) -> Self {
+        let (path, key, able) = (path.to_owned(), key.map(str::to_owned), able.to_owned());
+        let mut client = Self { addr, path, key, era, session: None, able };
         if era == Era::Legacy {
-            let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"it","version":"1"}}}"#;
-            let (mut wire, head) = client.send("POST", &[], body).await;
+            let able = &client.able;
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"2025-11-25","capabilities":{able},"clientInfo":{{"name":"it","version":"1"}}}}}}"#
+            );
+            let (mut wire, head) = client.send("POST", &[], &body).await;
             let answer = wire.body(head.rest(false)).await;
             assert!(head.line.contains(" 200 "), "{} {answer}", head.line);
             client.session = Some(head.field("mcp-session-id").unwrap().to_owned());
@@ -104,7 +121,7 @@ impl Client {
 
     /// The body of a request, as [`body`] of this era.
     pub(crate) fn body(&self, id: &str, method: &str, meta: &str, members: &str) -> String {
-        body(self.era, id, method, meta, members)
+        able_body(self.era, &self.able, (id, method), meta, members)
     }
 
     fn fields(&self, method: &str, name: Option<&str>) -> Vec<(&'static str, String)> {
@@ -130,6 +147,21 @@ impl Client {
     /// Calls a tool with arguments and returns the answer.
     pub(crate) async fn call_with(&self, name: &str, arguments: &str) -> Answer {
         self.call("1", name, "", &format!(r#""arguments":{arguments}"#)).await
+    }
+
+    /// Calls a tool and returns the stream of its answer, which may be one JSON text too.
+    pub(crate) async fn opens(&self, id: &str, name: &str, arguments: &str) -> Events {
+        let members = format!(r#""name":{},"arguments":{arguments}"#, quoted(name));
+        let body = self.body(id, "tools/call", "", &members);
+        let (mut wire, head) = self.send("POST", &self.fields("tools/call", Some(name)), &body).await;
+        let stream = head.field("content-type").is_some_and(|media| media.starts_with("text/event-stream"));
+        let mut rest = head.rest(false);
+        let mut ready = std::collections::VecDeque::new();
+        if !stream {
+            ready.push_back(wire.body(rest).await);
+            rest = Rest::Over;
+        }
+        Events { wire, rest, text: String::new(), ready }
     }
 
     /// Calls a tool; `None` if the connection ends without an answer.

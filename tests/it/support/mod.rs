@@ -6,6 +6,7 @@ mod client;
 mod command;
 mod piped;
 mod process;
+pub(crate) mod quiz;
 pub(crate) mod rich;
 mod tunnel;
 mod upstream;
