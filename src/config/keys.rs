@@ -13,6 +13,7 @@ pub(super) const MCP: &[&str] =
 pub(super) const MCP_LATER: &[&str] = &["blob_paths", "blobs", "deferred_loading", "overflow", "resource_tools"];
 
 pub(super) const SERVER: &[&str] = &[
+    "allow_private_redirects",
     "args",
     "command",
     "cwd",
@@ -128,6 +129,7 @@ pub(super) const LIMITS: &[&str] = &[
     "session_idle_secs",
     "sessions",
     "sessions_per_principal",
+    "write_timeout_secs",
 ];
 pub(super) const CONCURRENCY: &[&str] = &["principal", "queued", "server", "tool"];
 pub(super) const RATES: &[&str] = &["principal", "server", "tool"];

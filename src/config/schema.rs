@@ -94,6 +94,7 @@ pub(super) fn limits() -> Rows {
     let door = DownstreamSettings::default();
     let question = door.question.as_secs();
     let (alive, idle, kept) = (door.keep_alive.as_secs(), door.session_idle.as_secs(), door.replay.time.as_secs());
+    let write = door.write_timeout.as_secs();
     let count = |most: u64, default: usize, words| number(1, most, json!(default), words);
     vec![
         ("concurrency", reference("concurrency")),
@@ -138,6 +139,7 @@ pub(super) fn limits() -> Rows {
             "sessions_per_principal",
             count(1_000_000, door.sessions_per_principal_max, "The most sessions of one principal."),
         ),
+        ("write_timeout_secs", number(1, 3_600, json!(write), "How long a client may take nothing of its answer.")),
     ]
 }
 
@@ -209,6 +211,7 @@ pub(super) fn server() -> Rows {
     let name = json!({ "type": "string", "minLength": 1, "maxLength": UPSTREAM_NAME_MAX });
     let secs = |key: &'static str, most: u64, default: u64, words| (key, number(1, most, json!(default), words));
     vec![
+        ("allow_private_redirects", flag(false, "Whether a redirect may lead to a private address elsewhere.")),
         ("args", texts("The program's arguments. No reference is expanded: argv is public.")),
         ("command", text("The program: a path, or a name looked up in PATH.")),
         ("cwd", text("The program's working folder.")),

@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, Uri};
 use crate::codes::Code;
 use crate::id::UpstreamName;
 use crate::limit::Own;
-use crate::net::check_ca_file;
+use crate::net::{Reach, check_ca_file};
 use crate::policy::EmptyAllow;
 use crate::secret::Secret;
 use crate::upstream::{EraChoice, Isolation, OnDown, ServerSettings, Transport};
@@ -249,6 +249,8 @@ impl Entry<'_> {
         Self::pool(table, &mut settings);
         let words = [("hide", OnDown::Hide), ("keep", OnDown::Keep)];
         settings.on_down = table.get("on_down").and_then(|value| value.choice(&words)).unwrap_or_default();
+        let private = table.get("allow_private_redirects").and_then(|value| value.flag()).unwrap_or(false);
+        settings.redirects = if private { Reach::Any } else { Reach::Public };
         settings.era = era(table);
         if let Some(value) = table.get("inspect") {
             settings.inspect = value.choice(&[("off", false), ("on", true)]).unwrap_or(true);

@@ -274,3 +274,7 @@ fn note(mut state: MutexGuard<'_, State>, note: Event) {
         waker.wake();
     }
 }
+
+#[cfg(test)]
+#[path = "pending_tests.rs"]
+mod tests;
