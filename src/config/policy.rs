@@ -10,6 +10,7 @@ use crate::limit::Own;
 use crate::policy::{Action, Decision, EmptyAllow, Narrow, Pattern, Profile, Subject, Which};
 use crate::wire::mcp::Kind;
 
+use super::caps;
 use super::error::{Diagnostic, Diagnostics, Report, Severity};
 use super::inputs::Notes;
 use super::load::{FILE_MAX, parse, read_text};
@@ -174,7 +175,10 @@ fn profile(name: &str, table: &Table<'_>, known: Option<&Known>, empty_allow: Em
         table.key_error("deny_all_tools", "contradicts the non-empty allowed_tools beside it");
     }
     let auto_admit = table.get("auto_admit_mcp_tools").and_then(|value| value.flag()).unwrap_or(false);
-    (Profile { allowed_tools, auto_admit, excluded_tools, deny_all_tools, empty_allow, prompts, resources }, place)
+    let caps = caps::rules(table);
+    let profile =
+        Profile { allowed_tools, auto_admit, excluded_tools, deny_all_tools, empty_allow, prompts, resources, caps };
+    (profile, place)
 }
 
 /// How the lists of one policy are read.

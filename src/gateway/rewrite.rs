@@ -64,12 +64,12 @@ pub(super) fn name_missing(call: &ServerCall, response: &mut Response) {
 }
 
 /// Says in a log message which server it is of: its logger's name begins with the server's.
-pub(super) fn name_logger(entry: &Entry, message: &Bytes) -> Bytes {
-    named(entry, message).unwrap_or_else(|| message.clone())
+pub(super) fn name_logger(server: &UpstreamName, message: &Bytes) -> Bytes {
+    named(server, message).unwrap_or_else(|| message.clone())
 }
 
 /// `None` for a message that cannot be read; it passes as it is.
-fn named(entry: &Entry, message: &Bytes) -> Option<Bytes> {
+fn named(server: &UpstreamName, message: &Bytes) -> Option<Bytes> {
     let mut edits = Edits::new(message.clone());
     let (outer, params) = json::nested(message, usize::MAX, |key| key == b"params").ok()?;
     let start = outer.at(message, "params").ok()??.start;
@@ -77,8 +77,8 @@ fn named(entry: &Entry, message: &Bytes) -> Option<Bytes> {
     let logger = params.at(message, "logger").ok()?;
     let own = logger.clone().and_then(|at| json::text_of(message.get(at)?));
     let name = match own {
-        Some(own) => format!("{}/{own}", entry.server),
-        None => entry.server.to_string(),
+        Some(own) => format!("{server}/{own}"),
+        None => server.to_string(),
     };
     match logger {
         Some(at) => edits.replace(at, json::quoted(&name)),
@@ -96,15 +96,14 @@ mod tests {
     use bytes::Bytes;
 
     use super::name_logger;
-    use crate::catalog::Entry;
     use crate::id::UpstreamName;
 
     #[test]
     fn a_log_message_names_its_server() {
-        let entry = Entry::unlisted(&UpstreamName::new("up.1").unwrap(), "x:y");
+        let server = UpstreamName::new("up.1").unwrap();
         let spelled = |params: &str| {
             let message = format!(r#"{{"method":"notifications/message","params":{params},"jsonrpc":"2.0"}}"#);
-            let named = name_logger(&entry, &Bytes::from(message.clone()));
+            let named = name_logger(&server, &Bytes::from(message.clone()));
             let named = String::from_utf8(named.to_vec()).unwrap();
             (named.clone(), named == message)
         };

@@ -1,6 +1,6 @@
 //! A policy as the file states it [POL-2].
 
-use super::Pattern;
+use super::{CapRules, Pattern};
 
 /// What an `allowed_tools` that is empty means [POL-2].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub struct Profile {
     pub prompts: Narrow,
     /// What narrows resources and templates.
     pub resources: Narrow,
+    /// What results are made smaller by.
+    pub caps: CapRules,
 }
 
 impl Which {

@@ -4,6 +4,8 @@
 //! loopback.
 
 #[cfg(test)]
+mod attachments;
+#[cfg(test)]
 mod caps;
 #[cfg(test)]
 mod change;
@@ -19,6 +21,8 @@ mod eras;
 mod explain;
 #[cfg(test)]
 mod features;
+#[cfg(test)]
+mod gone;
 #[cfg(test)]
 mod help;
 #[cfg(test)]

@@ -10,6 +10,7 @@ pub(crate) mod quiz;
 pub(crate) mod rich;
 mod tunnel;
 mod upstream;
+pub(crate) mod watched;
 mod wire;
 pub(crate) mod yaml;
 
