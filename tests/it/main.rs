@@ -26,6 +26,8 @@ mod gone;
 #[cfg(test)]
 mod help;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod ids;
 #[cfg(test)]
 mod kept;
@@ -51,6 +53,8 @@ mod reaper;
 mod reload;
 #[cfg(test)]
 mod schema;
+#[cfg(test)]
+mod soak;
 #[cfg(test)]
 mod start_stop;
 #[cfg(test)]

@@ -90,6 +90,12 @@ impl Client {
     }
 
     async fn sends(&self, verb: &str, more: &[(&str, String)], body: &str) -> Option<(Wire, Head)> {
+        let mut wire = self.writes(verb, more, body).await;
+        let head = wire.head().await?;
+        Some((wire, head))
+    }
+
+    async fn writes(&self, verb: &str, more: &[(&str, String)], body: &str) -> Wire {
         let mut wire = Wire::new(TcpStream::connect(self.addr).await.unwrap());
         let mut text = format!("{verb} {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.path, self.addr);
         let mut field = |name: &str, value: &str| text.push_str(&format!("{name}: {value}\r\n"));
@@ -111,8 +117,13 @@ impl Client {
         text.push_str("\r\n");
         text.push_str(body);
         assert!(wire.write(text.as_bytes()).await);
-        let head = wire.head().await?;
-        Some((wire, head))
+        wire
+    }
+
+    /// Asks for a call and reads nothing; whoever drops what comes back has gone.
+    pub(crate) async fn asks(&self, id: &str, name: &str, members: &str) -> Wire {
+        let members = format!(r#""name":{},{members}"#, quoted(name));
+        self.writes("POST", &self.fields("tools/call", Some(name)), &self.body(id, "tools/call", "", &members)).await
     }
 
     /// Posts a body.
