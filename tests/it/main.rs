@@ -20,6 +20,8 @@ mod eras;
 #[cfg(test)]
 mod explain;
 #[cfg(test)]
+mod features;
+#[cfg(test)]
 mod gone;
 #[cfg(test)]
 mod help;

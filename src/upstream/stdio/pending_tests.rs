@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
-use super::{PROGRESS_BYTES_MAX, PROGRESS_MAX, Table};
+use super::{NOTES_BYTES_MAX, NOTES_MAX, Table, size};
 use crate::exchange::{
     ClientFacts, Event, Owner, OwnerKey, Question, Reject, RejectKind, Responder, ServerCall, UpstreamCall,
 };
@@ -34,7 +34,7 @@ pub(in crate::upstream::stdio) fn call_of(features: Features) -> Outgoing {
     let meta = RequestMeta::read(request.params.as_deref()).unwrap();
     let principal = PrincipalId::new("p");
     Outgoing::Call(Arc::new(UpstreamCall {
-        call: Arc::new(ServerCall { request, params, meta, param_headers: None }),
+        call: Arc::new(ServerCall { request, params, meta, param_headers: None, trace: None }),
         original: Arc::from("t"),
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
@@ -45,6 +45,7 @@ pub(in crate::upstream::stdio) fn call_of(features: Features) -> Outgoing {
         owner: Owner { key: OwnerKey::Principal(principal.clone()), ended: None },
         principal,
         request_state: None,
+        trace: None,
     }))
 }
 
@@ -68,7 +69,7 @@ fn progress_that_waits_is_bounded() {
     }
     assert!(table.finish(id, Err(Reject::upstream(RejectKind::Upstream, "the answer", ""))));
     let context = Context::from_waker(Waker::noop());
-    for value in 10_001 - PROGRESS_MAX..=10_000 {
+    for value in 10_001 - NOTES_MAX..=10_000 {
         let Poll::Ready(Event::Progress(spelled)) = slot.poll(&context) else { panic!("progress {value}") };
         let text = String::from_utf8(spelled.to_vec()).unwrap();
         assert!(
@@ -87,14 +88,14 @@ fn the_bytes_of_progress_that_waits_are_bounded() {
     for value in 1..=20 {
         let text = format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{id},"progress":{value},"message":"{}"}}}}"#,
-            "m".repeat(PROGRESS_BYTES_MAX / 4)
+            "m".repeat(NOTES_BYTES_MAX / 4)
         );
         let Ok(Decoded::One(Message::Notification(large))) = decode(&Bytes::from(text), &Limits::UPSTREAM) else {
             panic!()
         };
         assert!(table.progress(id, &large));
-        let waiting: usize = slot.state().progress.iter().map(Bytes::len).sum();
-        assert!(waiting <= PROGRESS_BYTES_MAX, "{waiting}");
+        let waiting: usize = slot.state().notes.iter().map(size).sum();
+        assert!(waiting <= NOTES_BYTES_MAX, "{waiting}");
     }
     let context = Context::from_waker(Waker::noop());
     let mut last = Bytes::new();

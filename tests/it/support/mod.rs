@@ -9,6 +9,7 @@ mod hostile;
 mod piped;
 mod process;
 pub(crate) mod quiz;
+pub(crate) mod rich;
 mod tunnel;
 mod upstream;
 pub(crate) mod watched;
