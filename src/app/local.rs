@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 
+use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::exchange::{
     Answer, Call, Caller as _, ClientFacts, Endpoint, Event, Exchange, Handler as _, Outcome, Owner, OwnerKey,
@@ -65,7 +66,7 @@ impl Local {
         settings.servers.iter_mut().for_each(|server| server.inspect = true);
         let (tasks, clock) = (Tasks::new(), Clock::real());
         let targets = Arc::new(TargetSet::new(&settings.servers, &tasks, &clock, base_env)?);
-        let gateway = Gateway::new(settings, Arc::clone(&targets), &tasks, clock)?;
+        let gateway = Gateway::new(settings, Arc::clone(&targets), Blobs::new(None, None, &clock), &tasks, clock)?;
         // One principal at most is served here, so that the child a list is read from is its own.
         targets.start(|_| 1, &Ready::new());
         Ok(Self { gateway, targets, tasks })
@@ -165,7 +166,7 @@ fn server_call(raw: &Bytes) -> Result<ServerCall, String> {
     let params = CallParams::read(method, params).map_err(|err| err.to_string())?;
     let meta = RequestMeta::read(request.params.as_deref()).map_err(|err| err.to_string())?;
     // Nobody stands between this caller and the hall whose headers could disagree with the body.
-    Ok(ServerCall { request, params, meta, param_headers: None })
+    Ok(ServerCall { request, params, meta, param_headers: None, trace: None })
 }
 
 /// Reads a reply to its end; the guards live as long.

@@ -94,7 +94,15 @@ impl Kept {
         let (one, two) = (&self.downstream, &new.downstream);
         let limits = |of: &DownstreamSettings| {
             let sizes = [of.body_bytes_max, of.header_bytes_max, of.headers_max, of.connections_max];
-            (sizes, of.sessions_max, of.sessions_per_principal_max, of.session_idle, of.keep_alive, of.replay)
+            (
+                sizes,
+                of.sessions_max,
+                of.sessions_per_principal_max,
+                of.session_idle,
+                of.keep_alive,
+                of.write_timeout,
+                of.replay,
+            )
         };
         let different = [
             (one.addresses != two.addresses || one.sockets != two.sockets, "listen.http"),

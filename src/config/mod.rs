@@ -3,6 +3,7 @@
 //! Not for: what settings mean (the rooms that own them). Invariants: all problems are reported at once, each with its
 //! place; no secret is in any of them; a mistake never widens what a principal has.
 
+mod caps;
 mod error;
 mod expand;
 mod identity;
@@ -27,7 +28,9 @@ mod tls_tests;
 pub use error::{Color, Diagnostic, Diagnostics, Place, Severity, render};
 pub use inputs::Inputs;
 pub use load::{Loaded, Settings, load, load_changed, load_text, reload};
-pub use places::{BundlePlace, Connection, Places, PolicyPlace, PrincipalPlace, ServerPlace, ServerUse, Spot};
+pub use places::{
+    BundlePlace, Connection, NarrowPlace, Places, PolicyPlace, PrincipalPlace, ServerPlace, ServerUse, Spot,
+};
 pub use policy::{ExpectationResult, check_policy_file};
 pub use reader::nearest;
 pub use schema::schema;

@@ -146,11 +146,12 @@ impl<H: Handler> Asker<H> {
             return Err(unreadable());
         };
         let params = call_params(self.call.params.method, &request).map_err(|_| unreadable())?;
-        let call = ServerCall { request, params, meta: self.call.meta.clone(), param_headers: None };
+        let (meta, trace) = (self.call.meta.clone(), self.call.trace.clone());
+        let call = ServerCall { request, params, meta, param_headers: None, trace };
         self.caller = self.handler.renewed(self.caller.clone());
         let exchange = Exchange {
             endpoint: self.endpoint.clone(),
-            client: self.session.client.clone(),
+            client: self.session.facts(),
             owner: self.session.owner(),
             call: Call::ToServer(Arc::new(call)),
         };
@@ -243,7 +244,7 @@ impl<H: Handler> Asking<H> {
         request.extend_from_slice(&params);
         request.push(b'}');
         self.queue.push_back(Event::Said(Bytes::from(request)));
-        self.open.retain(|(_, asked)| !asked.is_over());
+        self.take_back();
         self.open.push((id, asked.clone()));
         let (session, time) = (Arc::clone(&self.asker.session), self.asker.time);
         self.asker.tasks.spawn("question", async move {
@@ -299,7 +300,7 @@ impl<H: Handler> Asking<H> {
             let settled = tokio::time::timeout_at(self.until, answer).await.map_err(|_| late())?;
             given.push((request.key.clone(), answer_of(kind, settled.unwrap_or_else(|_| Err(Bytes::new())))?));
         }
-        self.open.clear();
+        self.take_back();
         // Nothing new, or a visit that may last: the server needs a while.
         if wanted.requests.iter().all(|request| request.kind == InputKind::Elicitation && is_url(&request.params)) {
             let pause = PACE.saturating_mul(1 << self.rounds.saturating_sub(1).min(8));

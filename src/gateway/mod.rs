@@ -16,10 +16,12 @@ mod refresh;
 mod resolve;
 mod rewrite;
 mod settings;
+mod shape;
 mod snapshot;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod timed;
 mod watch;
 
 pub use diff::{Changes, Names};

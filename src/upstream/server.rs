@@ -19,9 +19,10 @@ use crate::policy::Permitted;
 use crate::runtime::Tasks;
 use crate::wire::mcp::{Capabilities, Era};
 
+use super::again;
 use super::kept::Kept;
 use super::lease::Lease;
-use super::link::{Connector, Link, Outgoing, StartError};
+use super::link::{Changes, Connector, Link, Outgoing, StartError};
 use super::means::Means;
 use super::place::Places;
 use super::pool::Pool;
@@ -74,6 +75,8 @@ pub struct Server {
     pub(super) stopping: CancellationToken,
     /// Counts the calls that could not be delivered: a server that comes back without a word may have another list.
     pub(super) doubts: watch::Sender<u64>,
+    /// What connections that no list is read over have told of changed lists.
+    pub(super) elsewhere: watch::Sender<Changes>,
     pub(super) pool: Pool,
     eras: Mutex<Eras>,
     /// The connection the list is read over.
@@ -111,6 +114,7 @@ impl Server {
             apart: Notify::new(),
             stopping: CancellationToken::new(),
             doubts: watch::Sender::new(0),
+            elsewhere: watch::Sender::new(Changes::default()),
             pool: Pool::new(places),
             eras: Mutex::default(),
             catalog: Mutex::default(),
@@ -181,7 +185,12 @@ impl Server {
                 Ok(held) => held,
                 Err(reject) => return Reply::once(Err(reject)),
             };
+            self.tell_loudness(held.link(), call).await;
             let reply = Arc::clone(held.link()).request(outgoing.clone()).await;
+            if again::is_mismatch(&reply, call) {
+                let reply = self.again(held.link(), call).await.unwrap_or(reply);
+                return held.until_the_end_of(reply);
+            }
             let undelivered = reply.is_safe_to_retry();
             if undelivered && self.is_http() {
                 self.doubts.send_modify(|count| *count += 1);

@@ -27,6 +27,10 @@ use crate::upstream::{EraChoice, ServerSettings, Transport};
 use crate::wire::jsonrpc::{Decoded, ErrorObject, Limits, Message, code, decode};
 use crate::wire::mcp::{CallParams, Era, HeaderParam, Kind, Kinds, Method, ProtocolVersion, RequestMeta};
 
+#[cfg(test)]
+#[path = "cap_tests.rs"]
+mod caps;
+
 // === helpers ===
 
 type Way = fn() -> Vec<Step>;
@@ -151,7 +155,7 @@ fn upstream_call(meta: &str, arguments: &str) -> UpstreamCall {
     let meta = RequestMeta::read(request.params.as_deref()).unwrap();
     let principal = PrincipalId::new("p");
     UpstreamCall {
-        call: Arc::new(ServerCall { request, params, meta, param_headers: None }),
+        call: Arc::new(ServerCall { request, params, meta, param_headers: None, trace: None }),
         original: Arc::from("t"),
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
@@ -159,6 +163,7 @@ fn upstream_call(meta: &str, arguments: &str) -> UpstreamCall {
         owner: Owner { key: OwnerKey::Principal(principal.clone()), ended: None },
         principal,
         request_state: None,
+        trace: None,
     }
 }
 
@@ -562,7 +567,7 @@ async fn htp_12_errors_are_kept_and_foreign_bodies_are_not() {
             }
             "x/other" => json("200 OK", r#"{"hello":1}"#),
             "x/foreign" => json("200 OK", r#"{"jsonrpc":"2.0","id":4711,"result":{}}"#),
-            "x/moved" => response("307 Moved", "Location: http://elsewhere/\r\n", ""),
+            "x/moved" => response("307 Moved", "Location: http://127.0.0.1:1/\r\n", ""),
             "x/denied" => response("401 Unauthorized", "WWW-Authenticate: Bearer\r\n", "secret"),
             _ => Vec::new(),
         })
@@ -577,7 +582,7 @@ async fn htp_12_errors_are_kept_and_foreign_bodies_are_not() {
         ("x/html", "server 'srv' answered HTTP 500"),
         ("x/other", "server 'srv' answered HTTP 200 without a JSON-RPC answer"),
         ("x/foreign", "server 'srv' answered with a foreign id"),
-        ("x/moved", "server 'srv' answered HTTP 307"),
+        ("x/moved", "server 'srv' redirects a request to where it cannot be sent"),
         ("x/denied", "server 'srv' refused the gateway's credential"),
     ] {
         let reject = refused(ask(&link, own(method)).await);

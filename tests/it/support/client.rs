@@ -40,6 +40,8 @@ pub(crate) struct Events {
     rest: Rest,
     text: String,
     ready: std::collections::VecDeque<String>,
+    /// The last id that an event had.
+    last: Option<String>,
 }
 
 /// The body of a request; `members` stand in its params, `meta` in their `_meta`, each without braces.
@@ -88,6 +90,12 @@ impl Client {
     }
 
     async fn sends(&self, verb: &str, more: &[(&str, String)], body: &str) -> Option<(Wire, Head)> {
+        let mut wire = self.writes(verb, more, body).await;
+        let head = wire.head().await?;
+        Some((wire, head))
+    }
+
+    async fn writes(&self, verb: &str, more: &[(&str, String)], body: &str) -> Wire {
         let mut wire = Wire::new(TcpStream::connect(self.addr).await.unwrap());
         let mut text = format!("{verb} {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.path, self.addr);
         let mut field = |name: &str, value: &str| text.push_str(&format!("{name}: {value}\r\n"));
@@ -109,8 +117,13 @@ impl Client {
         text.push_str("\r\n");
         text.push_str(body);
         assert!(wire.write(text.as_bytes()).await);
-        let head = wire.head().await?;
-        Some((wire, head))
+        wire
+    }
+
+    /// Asks for a call and reads nothing; whoever drops what comes back has gone.
+    pub(crate) async fn asks(&self, id: &str, name: &str, members: &str) -> Wire {
+        let members = format!(r#""name":{},{members}"#, quoted(name));
+        self.writes("POST", &self.fields("tools/call", Some(name)), &self.body(id, "tools/call", "", &members)).await
     }
 
     /// Posts a body.
@@ -161,7 +174,7 @@ impl Client {
             ready.push_back(wire.body(rest).await);
             rest = Rest::Over;
         }
-        Events { wire, rest, text: String::new(), ready }
+        Events { wire, rest, text: String::new(), ready, last: None }
     }
 
     /// Calls a tool; `None` if the connection ends without an answer.
@@ -173,18 +186,35 @@ impl Client {
         Some(answer(wire, &head).await)
     }
 
+    /// Asks for anything; `target` is what the params name, repeated in the header of a stateless request.
+    pub(crate) async fn request(&self, method: &str, target: Option<&str>, meta: &str, members: &str) -> Answer {
+        self.post(&self.fields(method, target), &self.body("1", method, meta, members)).await
+    }
+
+    /// Reads a resource.
+    pub(crate) async fn read(&self, uri: &str) -> Answer {
+        let members = format!(r#""uri":{}"#, quoted(uri));
+        let fields = self.fields("resources/read", Some(uri));
+        self.post(&fields, &self.body("\"r\"", "resources/read", "", &members)).await
+    }
+
     /// Lists the tools, as definitions.
     pub(crate) async fn list(&self) -> Vec<Value> {
-        let mut tools = Vec::new();
+        self.list_of("tools/list", "tools").await
+    }
+
+    /// Lists what a method lists in a member of its result.
+    pub(crate) async fn list_of(&self, method: &str, member: &str) -> Vec<Value> {
+        let mut items = Vec::new();
         let mut cursor = String::new();
         loop {
-            let body = self.body("\"l\"", "tools/list", "", &cursor);
-            let answer = self.post(&self.fields("tools/list", None), &body).await;
+            let body = self.body("\"l\"", method, "", &cursor);
+            let answer = self.post(&self.fields(method, None), &body).await;
             let result = answer.value()["result"].clone();
-            tools.extend(result["tools"].as_array().unwrap_or_else(|| panic!("{answer:?}")).iter().cloned());
+            items.extend(result[member].as_array().unwrap_or_else(|| panic!("{answer:?}")).iter().cloned());
             match result["nextCursor"].as_str() {
                 Some(next) => cursor = format!(r#""cursor":{}"#, quoted(next)),
-                None => return tools,
+                None => return items,
             }
         }
     }
@@ -197,6 +227,19 @@ impl Client {
     /// Asks anything that names no target in a header; `members` stand in its params.
     pub(crate) async fn ask(&self, method: &str, members: &str) -> Answer {
         self.post(&self.fields(method, None), &self.body("\"ask\"", method, "", members)).await
+    }
+
+    /// Sends a request whose answer is a stream, with the id `"open"`.
+    pub(crate) async fn open(&self, method: &str, name: Option<&str>, meta: &str, members: &str) -> Events {
+        let body = self.body("\"open\"", method, meta, members);
+        let (wire, head) = self.send("POST", &self.fields(method, name), &body).await;
+        Events::of(wire, &head)
+    }
+
+    /// Comes back for the stream of an event.
+    pub(crate) async fn come_back(&self, last_id: &str) -> Events {
+        let (wire, head) = self.send("GET", &[("Last-Event-ID", last_id.to_owned())], "").await;
+        Events::of(wire, &head)
     }
 
     /// Watches resources, and opens the stream on which their updates are told. Returns it with those that are watched.
@@ -214,8 +257,7 @@ impl Client {
         let members = format!(r#""notifications":{{"resourceSubscriptions":[{}]}}"#, list.join(","));
         let body = self.body("\"watch\"", "subscriptions/listen", "", &members);
         let (wire, head) = self.send("POST", &self.fields("subscriptions/listen", None), &body).await;
-        assert!(head.line.contains(" 200 "), "{head:?}");
-        let mut events = Events { wire, rest: head.rest(false), text: String::new(), ready: Default::default() };
+        let mut events = Events::of(wire, &head);
         let first = events.next().await.unwrap();
         assert!(first.contains("notifications/subscriptions/acknowledged"), "{first}");
         let first: Value = serde_json::from_str(&first).unwrap();
@@ -235,8 +277,7 @@ impl Client {
                 self.send("POST", &self.fields("subscriptions/listen", None), &body).await
             }
         };
-        assert!(head.line.contains(" 200 "), "{head:?}");
-        let mut events = Events { wire, rest: head.rest(false), text: String::new(), ready: Default::default() };
+        let mut events = Events::of(wire, &head);
         if self.era == Era::Stateless {
             let first = events.next().await.unwrap();
             assert!(first.contains("notifications/subscriptions/acknowledged"), "{first}");
@@ -281,6 +322,12 @@ impl Answer {
 }
 
 impl Events {
+    fn of(wire: Wire, head: &Head) -> Self {
+        assert!(head.line.contains(" 200 "), "{head:?}");
+        let rest = head.rest(false);
+        Self { wire, rest, text: String::new(), ready: Default::default(), last: None }
+    }
+
     /// Waits for the next event's data; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<String> {
         loop {
@@ -289,8 +336,20 @@ impl Events {
             }
             let part = self.wire.part(&mut self.rest).await?;
             self.text.push_str(&String::from_utf8(part).unwrap());
+            let whole = self.text.rfind("\n\n").map_or("", |at| self.text.get(..at).unwrap());
+            self.last = whole
+                .lines()
+                .rev()
+                .find_map(|line| line.strip_prefix("id: "))
+                .map(str::to_owned)
+                .or_else(|| self.last.take());
             self.ready.extend(take_events(&mut self.text));
         }
+    }
+
+    /// The id of the last event that has come.
+    pub(crate) fn last_id(&self) -> Option<String> {
+        self.last.clone()
     }
 
     /// Counts the list changes up to the end of the stream.
