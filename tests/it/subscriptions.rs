@@ -77,7 +77,12 @@ async fn shared(server: Era, how: How) {
     leave(&client, stream, A).await;
     let (last, mut stream) = watchers.pop().unwrap();
     touch(&last, "file:///a").await;
-    assert_eq!(updated(&mut stream).await, A);
+    // While one subscription replaces another, both may tell of the same change: what was told before may come again.
+    let mut told = updated(&mut stream).await;
+    while told == "up+file:///a/below" {
+        told = updated(&mut stream).await;
+    }
+    assert_eq!(told, A);
     assert_eq!(subs(&last).await, ["file:///a"]);
     leave(&last, stream, A).await;
     until_subs(&last, &[]).await;
