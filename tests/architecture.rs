@@ -159,6 +159,11 @@ fn ignored_tests_say_why() {
 }
 
 #[test]
+fn every_bound_has_its_test() {
+    check(rules::every_bound_has_its_test);
+}
+
+#[test]
 fn no_machine_paths_in_the_tree() {
     check(rules::no_machine_paths_in_the_tree);
 }

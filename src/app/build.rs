@@ -20,6 +20,7 @@ use crate::runtime::{Drain, Ready, State, Tasks};
 use crate::seal::SealError;
 use crate::upstream::{SetError, TargetSet};
 
+use super::desktop::started_from_desktop;
 use super::reload::{Kept, Reloader, Serving, grants};
 
 /// Probes need few connections.
@@ -98,6 +99,9 @@ impl App {
         let signals = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
         let targets = Arc::new(TargetSet::new(&settings.gateway.servers, &tasks, &clock, base_env)?);
         let state = State::open(settings.state_dir.as_deref());
+        if settings.login_path && started_from_desktop(base_env) {
+            targets.use_login_path();
+        }
         targets.keep_lists(state);
         let gateway = Gateway::new(settings.gateway, targets, &tasks, clock.clone())?;
         let downstream =

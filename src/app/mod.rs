@@ -3,6 +3,7 @@
 //! Not for: arguments or files.
 
 mod build;
+mod desktop;
 mod local;
 mod reload;
 mod serve;

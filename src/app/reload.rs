@@ -38,6 +38,7 @@ pub(super) struct Kept {
     admin: Vec<SocketAddr>,
     log: LogSettings,
     state_dir: Option<PathBuf>,
+    login_path: bool,
 }
 
 /// Whom this process serves: so much of a configuration is in force here.
@@ -84,6 +85,7 @@ impl Kept {
             admin: settings.admin.clone(),
             log: settings.log.clone(),
             state_dir: settings.state_dir.clone(),
+            login_path: settings.login_path,
         }
     }
 
@@ -92,7 +94,15 @@ impl Kept {
         let (one, two) = (&self.downstream, &new.downstream);
         let limits = |of: &DownstreamSettings| {
             let sizes = [of.body_bytes_max, of.header_bytes_max, of.headers_max, of.connections_max];
-            (sizes, of.sessions_max, of.sessions_per_principal_max, of.session_idle, of.keep_alive, of.replay)
+            (
+                sizes,
+                of.sessions_max,
+                of.sessions_per_principal_max,
+                of.session_idle,
+                of.keep_alive,
+                of.write_timeout,
+                of.replay,
+            )
         };
         let different = [
             (one.addresses != two.addresses || one.sockets != two.sockets, "listen.http"),
@@ -103,6 +113,7 @@ impl Kept {
             (limits(one) != limits(two), "limits"),
             (self.log != new.log || one.access != two.access, "log"),
             (self.state_dir != new.state_dir, "state.dir"),
+            (self.login_path != new.login_path, "mcp.login_path"),
         ];
         different.into_iter().filter_map(|(different, key)| different.then_some(key)).collect()
     }

@@ -26,6 +26,7 @@ use crate::runtime::{self, Drain, Ready, State, Tasks, orphaned};
 use crate::upstream::TargetSet;
 
 use super::build::heard;
+use super::desktop::started_from_desktop;
 use super::reload::{Kept, Reloader, Serving};
 use super::{App, AppError};
 
@@ -188,6 +189,9 @@ impl App {
         let mut hall = settings.gateway;
         Guest::hurry(&mut hall);
         let targets = Arc::new(TargetSet::new(&hall.servers, &tasks, &clock, base_env)?);
+        if settings.login_path && started_from_desktop(base_env) {
+            targets.use_login_path();
+        }
         targets.keep_lists(State::open(settings.state_dir.as_deref()));
         let gateway = Gateway::new(hall, targets, &tasks, clock.clone())?;
         let downstream =
@@ -218,6 +222,7 @@ impl Piped {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         runtime::keep_guardian(&self.tasks);
+        runtime::reap_orphans(&self.tasks);
         // Only what this client can reach is started; nobody waits for readiness here.
         let granted: BTreeSet<UpstreamName> = {
             let snapshot = self.gateway.snapshot();

@@ -8,10 +8,12 @@ pub(super) const LISTEN: &[&str] =
     &["admin", "allowed_hosts", "allowed_origins", "auth", "health", "http", "tls_cert", "tls_key"];
 pub(super) const LISTEN_LATER: &[&str] = &["public_url"];
 
-pub(super) const MCP: &[&str] = &["empty_allow", "enabled", "first_list_wait_secs", "name_budget", "servers"];
+pub(super) const MCP: &[&str] =
+    &["empty_allow", "enabled", "first_list_wait_secs", "login_path", "name_budget", "servers"];
 pub(super) const MCP_LATER: &[&str] = &["blob_paths", "blobs", "deferred_loading", "overflow", "resource_tools"];
 
 pub(super) const SERVER: &[&str] = &[
+    "allow_private_redirects",
     "args",
     "command",
     "cwd",
@@ -127,6 +129,7 @@ pub(super) const LIMITS: &[&str] = &[
     "session_idle_secs",
     "sessions",
     "sessions_per_principal",
+    "write_timeout_secs",
 ];
 pub(super) const CONCURRENCY: &[&str] = &["principal", "queued", "server", "tool"];
 pub(super) const RATES: &[&str] = &["principal", "server", "tool"];

@@ -124,6 +124,7 @@ pub(super) fn limits(table: Option<&Table<'_>>, settings: &mut DownstreamSetting
     replay.stream_bytes = replay.stream_bytes.min(replay.session_bytes);
     replay.time = number("resume_secs", 3_600).map_or(replay.time, Duration::from_secs);
     settings.session_idle = number("session_idle_secs", 604_800).map_or(settings.session_idle, Duration::from_secs);
+    settings.write_timeout = number("write_timeout_secs", 3_600).map_or(settings.write_timeout, Duration::from_secs);
     settings.keep_alive = number("keep_alive_secs", 3_600).map_or(settings.keep_alive, Duration::from_secs);
 }
 

@@ -37,6 +37,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// Where what outlives the process is kept [OPS-12]; `None`: nobody says.
     pub state_dir: Option<PathBuf>,
+    /// Whether a desktop's short PATH is replaced by the login shell's [TRN-3].
+    pub login_path: bool,
     /// Servers that are disabled because a secret is missing, and why [CFG-3].
     pub disabled: Vec<(UpstreamName, String)>,
 }
@@ -177,7 +179,8 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> Read {
         processes_per_principal: listener::processes(limits_table.as_ref()),
         list_page_bytes: GatewaySettings::LIST_PAGE_BYTES,
     };
-    let settings = Settings { gateway, downstream, admin, log, state_dir, disabled: servers.disabled };
+    let settings =
+        Settings { gateway, downstream, admin, log, state_dir, login_path: mcp.login_path, disabled: servers.disabled };
     (settings, expectations, places)
 }
 

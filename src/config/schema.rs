@@ -94,6 +94,7 @@ pub(super) fn limits() -> Rows {
     let door = DownstreamSettings::default();
     let question = door.question.as_secs();
     let (alive, idle, kept) = (door.keep_alive.as_secs(), door.session_idle.as_secs(), door.replay.time.as_secs());
+    let write = door.write_timeout.as_secs();
     let count = |most: u64, default: usize, words| number(1, most, json!(default), words);
     vec![
         ("concurrency", reference("concurrency")),
@@ -138,6 +139,7 @@ pub(super) fn limits() -> Rows {
             "sessions_per_principal",
             count(1_000_000, door.sessions_per_principal_max, "The most sessions of one principal."),
         ),
+        ("write_timeout_secs", number(1, 3_600, json!(write), "How long a client may take nothing of its answer.")),
     ]
 }
 
@@ -185,6 +187,14 @@ pub(super) fn mcp() -> Rows {
         ("empty_allow", choice(&["all", "none"], Some("all"), "What an empty allowed_tools means.")),
         ("enabled", flag(true, "false: no server is connected.")),
         ("first_list_wait_secs", number(0, 60, json!(wait), "How long a list waits for servers still starting.")),
+        (
+            "login_path",
+            flag(
+                true,
+                "Whether programs are looked up in the login shell's PATH where the gateway has no terminal and a \
+                 system's short PATH.",
+            ),
+        ),
         ("name_budget", number(1, 64, json!(budget), "The longest shown name, in bytes.")),
         ("servers", describe(servers, "The servers, in the order in which their tools are listed.")),
     ]
@@ -201,6 +211,7 @@ pub(super) fn server() -> Rows {
     let name = json!({ "type": "string", "minLength": 1, "maxLength": UPSTREAM_NAME_MAX });
     let secs = |key: &'static str, most: u64, default: u64, words| (key, number(1, most, json!(default), words));
     vec![
+        ("allow_private_redirects", flag(false, "Whether a redirect may lead to a private address elsewhere.")),
         ("args", texts("The program's arguments. No reference is expanded: argv is public.")),
         ("command", text("The program: a path, or a name looked up in PATH.")),
         ("cwd", text("The program's working folder.")),

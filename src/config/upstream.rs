@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, Uri};
 use crate::codes::Code;
 use crate::id::UpstreamName;
 use crate::limit::Own;
-use crate::net::check_ca_file;
+use crate::net::{Reach, check_ca_file};
 use crate::policy::EmptyAllow;
 use crate::secret::Secret;
 use crate::upstream::{EraChoice, Isolation, OnDown, ServerSettings, Transport};
@@ -94,6 +94,7 @@ pub(super) struct Mcp {
     pub(super) empty_allow: EmptyAllow,
     pub(super) name_budget: Option<usize>,
     pub(super) first_list_wait: Option<Duration>,
+    pub(super) login_path: bool,
 }
 
 // === impl Known ===
@@ -149,8 +150,10 @@ impl Known {
 
 /// Reads `[mcp]`.
 pub(super) fn mcp(table: Option<&Table<'_>>, servers: &Servers) -> Mcp {
-    let mut mcp = Mcp { enabled: true, empty_allow: EmptyAllow::All, name_budget: None, first_list_wait: None };
+    let mut mcp =
+        Mcp { enabled: true, empty_allow: EmptyAllow::All, name_budget: None, first_list_wait: None, login_path: true };
     let Some(table) = table else { return mcp };
+    mcp.login_path = table.get("login_path").and_then(|value| value.flag()).unwrap_or(true);
     mcp.enabled = table.get("enabled").and_then(|value| value.flag()).unwrap_or(true);
     let words = [("all", EmptyAllow::All), ("none", EmptyAllow::None)];
     mcp.empty_allow = table.get("empty_allow").and_then(|value| value.choice(&words)).unwrap_or_default();
@@ -246,6 +249,8 @@ impl Entry<'_> {
         Self::pool(table, &mut settings);
         let words = [("hide", OnDown::Hide), ("keep", OnDown::Keep)];
         settings.on_down = table.get("on_down").and_then(|value| value.choice(&words)).unwrap_or_default();
+        let private = table.get("allow_private_redirects").and_then(|value| value.flag()).unwrap_or(false);
+        settings.redirects = if private { Reach::Any } else { Reach::Public };
         settings.era = era(table);
         if let Some(value) = table.get("inspect") {
             settings.inspect = value.choice(&[("off", false), ("on", true)]).unwrap_or(true);

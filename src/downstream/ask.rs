@@ -243,7 +243,7 @@ impl<H: Handler> Asking<H> {
         request.extend_from_slice(&params);
         request.push(b'}');
         self.queue.push_back(Event::Said(Bytes::from(request)));
-        self.open.retain(|(_, asked)| !asked.is_over());
+        self.take_back();
         self.open.push((id, asked.clone()));
         let (session, time) = (Arc::clone(&self.asker.session), self.asker.time);
         self.asker.tasks.spawn("question", async move {
@@ -299,7 +299,7 @@ impl<H: Handler> Asking<H> {
             let settled = tokio::time::timeout_at(self.until, answer).await.map_err(|_| late())?;
             given.push((request.key.clone(), answer_of(kind, settled.unwrap_or_else(|_| Err(Bytes::new())))?));
         }
-        self.open.clear();
+        self.take_back();
         // Nothing new, or a visit that may last: the server needs a while.
         if wanted.requests.iter().all(|request| request.kind == InputKind::Elicitation && is_url(&request.params)) {
             let pause = PACE.saturating_mul(1 << self.rounds.saturating_sub(1).min(8));

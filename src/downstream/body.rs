@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
+use tokio::time::Instant;
 
 use crate::exchange::ByteStream;
 use crate::runtime::hushed;
@@ -17,8 +18,10 @@ use crate::runtime::hushed;
 use super::respond::Fault;
 use super::stream::Events;
 
-/// How long a client may pause within its body.
+/// How long a client may pause within its body, and how long it may wait in all before anything of it is there.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How many bytes of a body a client has to send in a second, beyond that time.
+const RATE_MIN: u64 = 16 << 10;
 /// How much is set aside on a client's mere word.
 const CLAIM_MAX: usize = 1 << 20;
 
@@ -137,6 +140,15 @@ where
     frame
 }
 
+/// Returns how long a client may take for the next piece, of whose body so much has come. One that sends a byte now and
+/// then would hold it for ever.
+#[expect(clippy::disallowed_methods, reason = "for a timeout of tokio's own")]
+fn time_left(began: &mut Option<Instant>, read: usize) -> Duration {
+    let gone = began.get_or_insert_with(Instant::now).elapsed();
+    let most = PAUSE_MAX + Duration::from_secs(read as u64 / RATE_MIN);
+    most.saturating_sub(gone).min(PAUSE_MAX)
+}
+
 /// Reads a request's body. One that says it is over the cap is not read at all.
 ///
 /// # Errors
@@ -151,11 +163,15 @@ where
     }
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
+    let mut began = None;
     loop {
         // Nearly always it has come with the head: then no timer is needed.
         let frame = match std::future::poll_fn(|cx| Poll::Ready(poll_quietly(&mut body, cx))).await {
             Poll::Ready(frame) => frame,
-            Poll::Pending => tokio::time::timeout(PAUSE_MAX, body.frame()).await.map_err(|_| Fault::BodySlow)?,
+            Poll::Pending => {
+                let left = time_left(&mut began, first.len() + rest.len());
+                tokio::time::timeout(left, body.frame()).await.map_err(|_| Fault::BodySlow)?
+            }
         };
         let Some(frame) = frame else { break };
         let Ok(data) = frame.map_err(|_| Fault::BodyBroken)?.into_data() else { continue };

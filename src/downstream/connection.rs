@@ -6,8 +6,8 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -45,6 +45,12 @@ const LEAVE_MAX: Duration = Duration::from_secs(2);
 /// How long an HTTP/1.1 client has at a stop, once nothing is open, for a head it has begun and an answer it still reads.
 const REST_MAX: Duration = Duration::from_secs(5);
 
+/// How much of an answer is handed to an HTTP/2 connection at once: what a client that is slow, and not stalled, takes in its
+/// time.
+const PIECE_BYTES: usize = 64 << 10;
+/// Into how many parts the time is cut in which a client may take nothing of an answer.
+const STALL_TICKS: u32 = 4;
+
 /// The requests that are open on one connection.
 #[derive(Debug, Default)]
 struct Open {
@@ -52,6 +58,10 @@ struct Open {
     now: AtomicUsize,
     /// All so far.
     ever: AtomicUsize,
+    /// Counts the parts of a client's time.
+    tick: AtomicU32,
+    /// Their answers, as far as they have begun.
+    answers: Mutex<Vec<Weak<AtomicU32>>>,
 }
 
 /// Counted among the open requests until it is dropped.
@@ -62,7 +72,12 @@ struct Counted(Arc<Open>);
 #[derive(Debug)]
 struct CountedBody {
     body: Body,
-    _open: Counted,
+    open: Counted,
+    /// Over HTTP/2, the tick at which the client was given its last piece and has not asked for more; 0 while it waits for
+    /// us.
+    given: Option<Arc<AtomicU32>>,
+    /// What is left of the last piece.
+    left: Bytes,
 }
 
 /// Starts hyper's tasks where all tasks live.
@@ -81,12 +96,35 @@ impl Open {
     fn is_idle(&self) -> bool {
         self.now.load(Ordering::Relaxed) == 0
     }
+
+    /// Begins an answer.
+    fn answer(&self) -> Arc<AtomicU32> {
+        let given = Arc::new(AtomicU32::new(self.now_tick()));
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.retain(|given| given.strong_count() > 0);
+        answers.push(Arc::downgrade(&given));
+        given
+    }
+
+    fn now_tick(&self) -> u32 {
+        self.tick.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Counts a tick; says whether a client has taken nothing of an answer for all of its time.
+    fn stalls(&self) -> bool {
+        let tick = self.tick.fetch_add(1, Ordering::Relaxed) + 1;
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.iter().filter_map(Weak::upgrade).any(|given| match given.load(Ordering::Relaxed) {
+            0 => false,
+            given => tick.saturating_sub(given) > STALL_TICKS,
+        })
+    }
 }
 
 impl Counted {
     /// Goes on counting until the answer has been sent.
     fn with(self, response: Response<Body>) -> Response<CountedBody> {
-        response.map(|body| CountedBody { body, _open: self })
+        response.map(|body| CountedBody { body, open: self, given: None, left: Bytes::new() })
     }
 }
 
@@ -101,11 +139,29 @@ impl http_body::Body for CountedBody {
     type Error = BrokenOff;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+        let this = self.get_mut();
+        let Some(given) = &this.given else { return Pin::new(&mut this.body).poll_frame(cx) };
+        if this.left.is_empty() {
+            match Pin::new(&mut this.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => this.left = data,
+                    Err(other) => return Poll::Ready(Some(Ok(other))),
+                },
+                Poll::Ready(end) => return Poll::Ready(end),
+                Poll::Pending => {
+                    given.store(0, Ordering::Relaxed);
+                    return Poll::Pending;
+                }
+            }
+        }
+        // Over HTTP/2 no more is asked for while the client has closed its window, and its connection writes on.
+        given.store(this.open.0.now_tick(), Ordering::Relaxed);
+        let piece = this.left.split_to(this.left.len().min(PIECE_BYTES));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.left.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -135,7 +191,7 @@ impl<H: Handler> Door<H> {
             () = self.drain.started() => return,
         };
         let (stream, version, slot) = match opened {
-            Ok(opened) => opened,
+            Ok((stream, version, slot)) => (stream.with_write_timeout(self.settings.write_timeout), version, slot),
             Err(err) => {
                 tracing::debug!(%err, peer = peer.map(tracing::field::display), "a client connection was not opened");
                 return;
@@ -192,7 +248,8 @@ impl<H: Handler> Door<H> {
                 } else {
                     door.serve(request, reach).await
                 };
-                Ok::<_, Infallible>(counted.with(response))
+                let given = Some(counted.0.answer());
+                Ok::<_, Infallible>(counted.with(response).map(|body| CountedBody { given, ..body }))
             }
         });
         let header_bytes = u32::try_from(self.settings.header_bytes_max).unwrap_or(u32::MAX);
@@ -207,9 +264,11 @@ impl<H: Handler> Door<H> {
             .keep_alive_timeout(KEEP_ALIVE.1)
             .serve_connection(TokioIo::new(stream), service);
         let mut served = pin!(served);
+        let mut stalled = pin!(stalled(&open, self.settings.write_timeout));
         tokio::select! {
             biased;
             ended = served.as_mut() => return ended,
+            () = stalled.as_mut() => return Ok(()),
             () = self.drain.started() => {}
             () = unused(&open, HEAD_PAUSE_MAX) => {}
         }
@@ -217,8 +276,19 @@ impl<H: Handler> Door<H> {
         tokio::select! {
             biased;
             ended = served.as_mut() => ended,
+            () = stalled.as_mut() => Ok(()),
             // It does not take its leave.
             () = unused(&open, LEAVE_MAX) => Ok(()),
+        }
+    }
+}
+
+/// Waits until the client has taken nothing of an answer for so long.
+async fn stalled(open: &Open, most: Duration) {
+    loop {
+        tokio::time::sleep(most / STALL_TICKS).await;
+        if open.stalls() {
+            return tracing::debug!("the client takes nothing of its answer");
         }
     }
 }

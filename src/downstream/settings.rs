@@ -55,6 +55,8 @@ pub struct DownstreamSettings {
     pub keep_alive: Duration,
     /// What is kept for a legacy client whose connection was lost in the middle of a call's stream.
     pub replay: ReplayLimits,
+    /// How long a client may take nothing of an answer that is being written to it.
+    pub write_timeout: Duration,
     /// Whether every request writes a line; a refusal always does.
     pub access: AccessLog,
 }
@@ -78,6 +80,7 @@ impl Default for DownstreamSettings {
             parked_max: 256,
             parked_per_principal_max: 16,
             keep_alive: Duration::from_secs(25),
+            write_timeout: Duration::from_secs(60),
             replay: ReplayLimits { time: Duration::from_secs(60), stream_bytes: 1 << 20, session_bytes: 4 << 20 },
             access: AccessLog::Off,
         }

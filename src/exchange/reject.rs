@@ -63,6 +63,8 @@ pub enum Retry {
 /// Why, for log and audit: never shown to the client, because hidden and unknown must look alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReasonCode {
+    /// The server asks for what the client did not declare.
+    AsksBack,
     /// Bad arguments, cursor or headers.
     BadRequest,
     /// The gateway is stopping.
@@ -115,6 +117,7 @@ impl ReasonCode {
             Self::Unauthenticated => "unauthenticated",
             Self::Unknown => "unknown",
             Self::Upstream => "server_failed",
+            Self::AsksBack => "asks_back",
             Self::ServerDown => "server_down",
         }
     }
@@ -134,6 +137,7 @@ impl ReasonCode {
             Self::Unauthenticated => Code::Unauthenticated,
             Self::Unknown => Code::UnknownTool,
             Self::Upstream => Code::ServerFailed,
+            Self::AsksBack => Code::AsksBack,
             Self::ServerDown => Code::ServerDown,
         }
     }
@@ -236,6 +240,7 @@ mod tests {
             (ReasonCode::NotAllowed, Code::NotAllowed),
             (ReasonCode::OverLimit, Code::OverLimit),
             (ReasonCode::RateLimited, Code::RateLimited),
+            (ReasonCode::AsksBack, Code::AsksBack),
             (ReasonCode::ServerDown, Code::ServerDown),
             (ReasonCode::ServerNotGranted, Code::NotGranted),
             (ReasonCode::TooManyCalls, Code::TooManyCalls),

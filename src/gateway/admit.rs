@@ -13,8 +13,8 @@ use crate::limit::{Entered, Exceeded, Permit, Place, Waiting};
 
 use super::Gateway;
 use super::authorize::Authorized;
-use super::dispatch::LOOK;
 use super::identify::Identified;
+use super::timed::LOOK;
 
 /// When to come again, where nobody knows when a call will have ended.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::Entry;
 use crate::exchange::{
-    Answer, Caller as _, Event, InputRequired, Outcome, Question, Reject, RejectKind, Reply, ReplyBody, ServerCall,
+    Answer, Caller as _, Event, InputRequired, Outcome, Question, ReasonCode, Reject, RejectKind, Reply, ReplyBody,
+    ServerCall,
 };
 use crate::id::{PrincipalId, UpstreamName};
 use crate::wire::bridge::{self, InputRequest, Wanted};
@@ -128,7 +129,8 @@ impl Inspection {
         let undeclared = |one: &&InputRequest| one.kind.check(&one.params, self.features).is_err();
         if let Some(request) = wanted.requests.iter().find(undeclared) {
             let words = format!("server '{}' asks for what the client did not declare", self.entry.server);
-            return Err(Reject::upstream(RejectKind::Upstream, words, request.kind.method()));
+            let reject = Reject::upstream(RejectKind::Upstream, words, request.kind.method());
+            return Err(Reject { reason: ReasonCode::AsksBack, ..reject });
         }
         if let Some(state) = wanted.state.take() {
             let state = String::from_utf8_lossy(&state).into_owned();

@@ -20,6 +20,7 @@ mod snapshot;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod timed;
 mod watch;
 
 pub use diff::{Changes, Names};

@@ -20,6 +20,7 @@ use crate::upstream::TargetSet;
 
 use super::admit::Admitted;
 use super::identify::Identified;
+use super::timed::AllTimed;
 use super::watch::Watcher;
 use super::{GatewaySettings, Snapshot, admit, authorize, dispatch, inspect, list, listen, resolve};
 
@@ -32,6 +33,7 @@ pub struct Gateway {
     /// Held while a snapshot is built from the one before and put in its place.
     pub(super) publishing: Mutex<()>,
     pub(super) published: watch::Sender<u64>,
+    pub(super) timed: Arc<AllTimed>,
     /// Who watches resources.
     pub(super) watchers: Mutex<Vec<Watcher>>,
     pub(super) seal: Seal,
@@ -56,11 +58,12 @@ impl Gateway {
         let seal = Seal::new()?;
         let published = watch::Sender::new(0);
         let (reloads, publishing) = (AtomicU64::new(0), Mutex::new(()));
-        let watchers = Mutex::default();
-        let gateway = Arc::new(Self { snapshot, reloads, publishing, published, watchers, seal, clock });
+        let (watchers, timed) = (Mutex::default(), Arc::default());
+        let gateway = Arc::new(Self { snapshot, reloads, publishing, published, timed, watchers, seal, clock });
         let snapshots = gateway.published.subscribe();
         tasks.spawn("keep watched resources", Arc::clone(&gateway).keep_watches(tasks.clone(), snapshots));
         tasks.spawn("refresh the snapshot", Arc::clone(&gateway).refresh(news));
+        tasks.spawn("end calls that nobody takes", Arc::clone(&gateway.timed).run());
         tasks.spawn("forget rates", admit::forget(Arc::downgrade(&gateway)));
         Ok(gateway)
     }

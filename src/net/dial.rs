@@ -1,7 +1,8 @@
 //! Dials upstreams: names to addresses, the first address that answers, TLS where the URL says so.
 //!
 //! Not for: HTTP, pools, choosing which server. Invariants: all of it together is bounded in time; a dialer that demands
-//! TLS opens no plain connection, whoever names the URL [TRN-5].
+//! TLS opens no plain connection, whoever names the URL [TRN-5]; addresses are judged after the name is looked up, and once
+//! more when the connection stands.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,6 +16,7 @@ use tokio::net::TcpStream;
 
 use crate::runtime::Tasks;
 
+use super::reach::Reach;
 use super::stream::byte_stream;
 use super::tls::{ClientTls, ClientTlsStream, Leave as _, TlsFailure};
 
@@ -30,6 +32,7 @@ const ADDRESSES_MAX: usize = 16;
 pub struct Dialer {
     tls: ClientTls,
     demand: Demand,
+    reach: Reach,
     tasks: Tasks,
 }
 
@@ -73,6 +76,9 @@ pub enum DialError {
     /// The name has no address.
     #[error("its name cannot be looked up: {0}")]
     Name(io::Error),
+    /// It has no address that may be dialled.
+    #[error("it is at no public address: allow_private_redirects = true on the server would allow it")]
+    Private,
     /// No address takes a connection.
     #[error("it takes no connection: {0}")]
     Refused(io::Error),
@@ -88,7 +94,20 @@ impl Dialer {
     /// Makes a dialer; nothing is read or sent yet.
     #[must_use]
     pub fn new(tls: ClientTls, demand: Demand, tasks: &Tasks) -> Self {
-        Self { tls, demand, tasks: tasks.clone() }
+        Self { tls, demand, reach: Reach::Any, tasks: tasks.clone() }
+    }
+
+    /// Dials no further than `reach`: for URLs that a server names.
+    #[must_use]
+    pub const fn with_reach(mut self, reach: Reach) -> Self {
+        self.reach = reach;
+        self
+    }
+
+    /// Says whether a plain URL is refused.
+    #[must_use]
+    pub fn demands_tls(&self) -> bool {
+        self.demand == Demand::Tls
     }
 
     /// Opens a connection to the origin of a URL, its handshake included. HTTP/1.1 is what is spoken on it.
@@ -115,8 +134,17 @@ impl Dialer {
 
     async fn open(&self, host: &str, port: u16, secure: bool) -> Result<DialedStream, DialError> {
         let name = host.strip_suffix('.').unwrap_or(host);
-        let found = addresses(name, port).await.map_err(DialError::Name)?;
+        let mut found = addresses(name, port).await.map_err(DialError::Name)?;
+        // Of what the name came to, however it was spelled: no check of a text is enough.
+        let known = !found.is_empty();
+        found.retain(|address| self.reach.takes(address.ip()));
+        if known && found.is_empty() {
+            return Err(DialError::Private);
+        }
         let socket = first_of(in_turns(found)).await.map_err(DialError::Refused)?;
+        if !self.reach.takes(socket.peer_addr().map_err(DialError::Refused)?.ip()) {
+            return Err(DialError::Private);
+        }
         socket.set_nodelay(true).map_err(DialError::Refused)?;
         if !secure {
             return Ok(DialedStream::Plain(socket));

@@ -8,12 +8,14 @@ mod http1;
 mod lines;
 mod listen;
 mod local;
+mod reach;
 #[cfg(test)]
 mod scratch;
 #[cfg(test)]
 pub(crate) mod script;
 mod stream;
 mod tls;
+mod url;
 
 #[cfg(test)]
 pub(crate) use tls::certs;
@@ -23,7 +25,9 @@ pub use dial::{Demand, DialError, DialedStream, Dialer};
 pub use http1::Headers;
 pub use lines::{Ends, Frame, LineReader};
 pub use listen::{Connection, Listener, Slots};
+pub use reach::Reach;
 pub use stream::{HttpStream, HttpVersion, Stream};
 pub use tls::{
     ClientTls, ClientTlsStream, Reread, ServerTls, ServerTlsStream, TlsFailure, TlsFileError, TlsFiles, check_ca_file,
 };
+pub use url::{resolve, same_origin};

@@ -36,6 +36,8 @@ pub(crate) enum Step {
 pub(crate) struct Recorded {
     /// The method.
     pub(crate) method: String,
+    /// The path and query.
+    pub(crate) path: String,
     /// The headers, names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     /// The body.
@@ -212,7 +214,8 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Re
         if let Some(at) = memchr::memmem::find(buffer, b"\r\n\r\n") {
             let head = String::from_utf8(buffer[..at].to_vec()).unwrap();
             let mut lines = head.lines();
-            let method = lines.next()?.split(' ').next()?.to_owned();
+            let mut first = lines.next()?.split(' ').map(str::to_owned);
+            let (method, path) = (first.next()?, first.next().unwrap_or_default());
             let headers: Vec<(String, String)> = lines
                 .filter_map(|line| line.split_once(':'))
                 .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
@@ -222,7 +225,7 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Re
             if buffer.len() >= at + 4 + length {
                 let body = String::from_utf8(buffer[at + 4..at + 4 + length].to_vec()).unwrap();
                 buffer.drain(..at + 4 + length);
-                return Some(Recorded { method, headers, body });
+                return Some(Recorded { method, path, headers, body });
             }
         }
         let mut chunk = vec![0; 16 * 1024];

@@ -2,14 +2,16 @@
 //!
 //! Not for: accepting (`listen`), HTTP itself. Invariant: a plain connection costs nothing that only TLS or HTTP/2 needs.
 
+use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::Sleep;
 
 use super::tls::{Handshake, Leave as _, ServerTls, ServerTlsStream};
 
@@ -108,9 +110,29 @@ pub enum HttpVersion {
 pub struct HttpStream {
     first: Bytes,
     stream: Stream,
+    stall: Stall,
+}
+
+/// How long a client may take nothing of what is to be written to it. Costs a compare where it takes everything.
+#[derive(Debug, Default)]
+struct Stall {
+    most: Option<Duration>,
+    /// Set while it takes nothing.
+    bell: Option<Pin<Box<Sleep>>>,
 }
 
 impl HttpStream {
+    fn new(first: Bytes, stream: Stream) -> Self {
+        Self { first, stream, stall: Stall::default() }
+    }
+
+    /// Fails a write of which the client takes nothing for so long.
+    #[must_use]
+    pub const fn with_write_timeout(mut self, most: Duration) -> Self {
+        self.stall.most = Some(most);
+        self
+    }
+
     /// Finishes what comes before HTTP: the TLS handshake, and the first bytes, for which the client has `pause`.
     pub(super) async fn open(
         stream: Stream,
@@ -124,7 +146,7 @@ impl HttpStream {
             }
             (_, stream) => (stream, None),
         };
-        let opened = Self { first: Bytes::new(), stream };
+        let opened = Self::new(Bytes::new(), stream);
         match agreed {
             Some(true) => Ok((opened, HttpVersion::Two)),
             Some(false) => Ok((opened, HttpVersion::One)),
@@ -172,7 +194,9 @@ impl AsyncRead for HttpStream {
 
 impl AsyncWrite for HttpStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.stream).poll_write(cx, buf);
+        this.stall.judge(cx, polled)
     }
 
     fn poll_write_vectored(
@@ -180,7 +204,9 @@ impl AsyncWrite for HttpStream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
+        this.stall.judge(cx, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -188,11 +214,34 @@ impl AsyncWrite for HttpStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.stream).poll_flush(cx);
+        this.stall.judge(cx, polled)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.stream).poll_shutdown(cx);
+        this.stall.judge(cx, polled)
+    }
+}
+
+impl Stall {
+    /// Passes on what came of a write, unless nothing has for too long.
+    fn judge<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match (polled, self.most) {
+            (Poll::Pending, Some(most)) => {
+                let bell = self.bell.get_or_insert_with(|| Box::pin(tokio::time::sleep(most)));
+                ready!(bell.as_mut().poll(cx));
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
+            }
+            (polled, _) => {
+                if self.bell.is_some() {
+                    self.bell = None;
+                }
+                polled
+            }
+        }
     }
 }
 
@@ -234,6 +283,35 @@ mod tests {
                 assert_eq!((version, read.as_slice()), (expected, text), "cut at {cut}");
             }
         }
+    }
+
+    /// [LIM-4, LIM-6]: a write of which nothing is taken fails in time; what is taken in between begins the time anew.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_is_given_up() {
+        let most = Duration::from_secs(60);
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let mut stream = HttpStream::new(bytes::Bytes::new(), Stream::Unix(server)).with_write_timeout(most);
+        let block = vec![b'x'; 64 << 10];
+        let fill = async |stream: &mut HttpStream| {
+            let mut written = 0;
+            loop {
+                match tokio::time::timeout(Duration::from_secs(59), stream.write(&block)).await {
+                    Ok(Ok(count)) => written += count,
+                    Ok(Err(err)) => panic!("{err}"),
+                    Err(_) => return written,
+                }
+            }
+        };
+        let mut rest = fill(&mut stream).await;
+        assert!(rest > 0);
+        while rest > 0 {
+            let mut taken = vec![0; rest.min(64 << 10)];
+            rest -= client.read(&mut taken).await.unwrap();
+        }
+        // 59 s are gone: one more is enough, were they not forgotten.
+        assert!(fill(&mut stream).await > 0);
+        let err = stream.write(&block).await.unwrap_err();
+        assert_eq!(err.kind(), std::io::ErrorKind::TimedOut);
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, kill_process_group, setsid, test_kill_process
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Tasks;
+use super::reaper::{Own, start_own};
 
 /// The hidden verb that makes this binary a guardian.
 pub const GUARDIAN_VERB: &str = "guardian";
@@ -34,6 +35,7 @@ struct Guardian {
     child: Child,
     pipe: ChildStdin,
     groups: BTreeSet<i32>,
+    own: Own,
 }
 
 /// A process group that the guardian knows; dropped when the group has ended.
@@ -110,12 +112,13 @@ pub fn keep_guardian(tasks: &Tasks) {
 
 /// Lets the guardian go: the process is about to end. Waits for it where it has nothing left to do.
 pub fn dismiss_guardian() {
-    let Some(Guardian { mut child, pipe, groups }) = held().take() else { return };
+    let Some(Guardian { mut child, pipe, groups, own }) = held().take() else { return };
     drop(pipe);
     if groups.is_empty() {
         // It ends with the pipe; if not, the end of this process leaves it to the system.
         let _ended = child.wait().is_ok();
     }
+    drop(own);
 }
 
 /// Has the guardian end this group, should the process die before the guard is dropped.
@@ -147,19 +150,20 @@ fn held() -> MutexGuard<'static, Option<Guardian>> {
 
 impl Guardian {
     fn start(groups: BTreeSet<i32>) -> io::Result<Self> {
-        let mut child = Command::new(this_program()?)
+        let mut start = Command::new(this_program()?);
+        start
             .arg0(env!("CARGO_PKG_NAME"))
             .arg(GUARDIAN_VERB)
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
+            .stderr(Stdio::null());
+        let (mut child, own) = start_own(|| start.spawn(), |child| Some(child.id()))?;
         let pipe = child.stdin.take().ok_or_else(|| io::Error::other("no pipe"))?;
         // One that does not read must not hold the gateway up.
         fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
-        let mut guardian = Self { child, pipe, groups };
+        let mut guardian = Self { child, pipe, groups, own };
         let known: String = guardian.groups.iter().map(|group| format!("+{group}\n")).collect();
         guardian.pipe.write_all(known.as_bytes())?;
         Ok(guardian)

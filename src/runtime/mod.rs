@@ -7,6 +7,7 @@ mod guardian;
 mod hush;
 mod process;
 mod ready;
+mod reaper;
 mod signal;
 mod state;
 mod stop;
@@ -17,6 +18,7 @@ pub use guardian::{GUARDIAN_VERB, Guarded, dismiss_guardian, guard, keep_guardia
 pub use hush::{Hushable, hushed};
 pub use process::{orphaned, take_stdout};
 pub use ready::{Ready, ReadyLatch};
+pub use reaper::{Own, reap_orphans, start_own};
 pub use signal::sleep;
 pub use state::{State, write_atomically};
 pub use stop::Stop;

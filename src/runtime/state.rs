@@ -48,7 +48,10 @@ impl State {
             return Self::default();
         }
         let lock = match lock(&path.join(LOCK)) {
-            Ok(Some(lock)) => Some(lock),
+            Ok(Some(lock)) => {
+                clear_unfinished(path);
+                Some(lock)
+            }
             Ok(None) => {
                 tracing::warn!(
                     code = Code::State.id(),
@@ -70,10 +73,7 @@ impl State {
         let state = self.0.as_ref().filter(|state| state.lock.is_some())?;
         let path = state.path.join(name);
         match make(&path) {
-            Ok(()) => {
-                clear_unfinished(&path);
-                Some(path)
-            }
+            Ok(()) => Some(path),
             Err(why) => {
                 tracing::warn!(code = Code::State.id(), "the folder {} {why}: nothing is kept there", path.display());
                 None
@@ -115,9 +115,11 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-fn clear_unfinished(folder: &Path) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.filter_map(Result::ok) {
+/// Takes away what the writer before has left half written; to be called before this process writes.
+fn clear_unfinished(state: &Path) {
+    let Ok(folders) = fs::read_dir(state) else { return };
+    let within = |folder: fs::DirEntry| fs::read_dir(folder.path()).into_iter().flatten();
+    for entry in folders.filter_map(Result::ok).flat_map(within).filter_map(Result::ok) {
         if entry.file_name().to_string_lossy().ends_with(UNFINISHED)
             && let Err(err) = fs::remove_file(entry.path())
         {

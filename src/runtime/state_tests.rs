@@ -69,6 +69,10 @@ fn a_file_is_replaced_whole() {
     assert!(write_atomically(&folder.join("missing").join("two"), b"x").is_err());
     fs::write(folder.join(format!("three.0{UNFINISHED}")), "half").unwrap();
     assert_eq!(state.folder("lists").as_ref(), Some(&folder));
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "it may be one that is being written");
+    drop(state);
+    let state = State::open(Some(&place.0.join("state")));
+    assert_eq!(state.folder("lists").as_ref(), Some(&folder));
     let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["one"]);
 }

@@ -1,6 +1,8 @@
 //! Servers that exist in memory, for tests of the hall: each has a list and writes down what it was called for.
 
+use std::future::Future as _;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -67,23 +69,56 @@ pub(crate) fn targets(servers: &[(UpstreamName, Vec<String>)], tasks: &Tasks) ->
 }
 
 /// Writes down that a call was cancelled: its future, or its events, were dropped.
-struct Hung(Calls);
+struct Hung(Option<Calls>);
 
-impl Drop for Hung {
-    fn drop(&mut self) {
-        self.0.lock().unwrap().push(("cancelled".to_owned(), String::new()));
+impl Hung {
+    fn answered(mut self) {
+        self.0 = None;
     }
 }
 
-/// Never answers; with `hang_progress`, tells of progress once a second.
+impl Drop for Hung {
+    fn drop(&mut self) {
+        if let Some(calls) = &self.0 {
+            calls.lock().unwrap().push(("cancelled".to_owned(), String::new()));
+        }
+    }
+}
+
+/// Never answers; `hang_progress` tells of progress once a second, `hang_logs` of something else, and `hang_briefly` of
+/// progress for so long as it is asked, until it has its answer after five seconds.
 async fn hang(tool: String, hung: Hung) -> Reply {
     if tool == "hang" {
         std::future::pending::<()>().await;
     }
-    Reply::events(Box::pin(stream::unfold(hung, |hung| async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        Some((Event::Progress(Bytes::from_static(b"{}")), hung))
+    let progress = || Event::Progress(Bytes::from_static(b"{}"));
+    if tool == "hang_briefly" {
+        let mut answer = Box::pin(tokio::time::sleep(Duration::from_secs(5)));
+        let mut hung = Some(hung);
+        let mut begun = false;
+        return Reply::events(Box::pin(stream::poll_fn(move |cx| {
+            if !std::mem::replace(&mut begun, true) {
+                return Poll::Ready(Some(progress()));
+            }
+            std::task::ready!(answer.as_mut().poll(cx));
+            Poll::Ready(hung.take().map(|hung| {
+                hung.answered();
+                Event::Done(Ok(empty()))
+            }))
+        })));
+    }
+    Reply::events(Box::pin(stream::unfold(hung, move |hung| {
+        let talk = if tool == "hang_logs" { Event::Log(Bytes::from_static(b"{}")) } else { progress() };
+        async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Some((talk, hung))
+        }
     })))
+}
+
+fn empty() -> Answer {
+    let response = Box::new(Response::with_result(&RequestId::number(1), br#"{"content":[]}"#));
+    Answer::Upstream { response, era: Era::Legacy }
 }
 
 impl Connector for Fake {
@@ -107,7 +142,7 @@ impl Link for Fake {
             Outgoing::Call(call) => {
                 let called = (self.name.as_str().to_owned(), call.original.to_string());
                 if call.original.starts_with("hang") {
-                    return Box::pin(hang(call.original.to_string(), Hung(Arc::clone(&self.calls))));
+                    return Box::pin(hang(call.original.to_string(), Hung(Some(Arc::clone(&self.calls)))));
                 }
                 self.calls.lock().unwrap().push(called);
                 r#"{"content":[]}"#.to_owned()

@@ -162,7 +162,7 @@ impl Server {
                 }
                 () = self.apart.notified() => {
                     // It may have been said twice before this connection was opened.
-                    if self.lists_over_an_owned_one() {
+                    if self.is_somebodys(&link) {
                         tracing::info!(server = %self.name(), "its list gets a connection of its own");
                         return age.life();
                     }

@@ -29,4 +29,5 @@ pub use lease::Lease;
 pub use server::{Phase, Server, TargetStatus};
 pub use set::{SetError, TargetSet};
 pub use settings::{EraChoice, Isolation, OnDown, ServerSettings, Transport};
+pub use stdio::has_system_path;
 pub use watches::{Hears, Watch, WatchError};

@@ -36,7 +36,7 @@ pub struct TargetSet {
 #[derive(Debug)]
 struct Yard {
     means: Means,
-    base_env: Arc<[(OsString, OsString)]>,
+    base_env: BaseEnv,
     /// Servers of earlier sets that are not needed any more and have calls to finish.
     parting: Mutex<Vec<Weak<Server>>>,
 }
@@ -71,6 +71,11 @@ impl TargetSet {
     /// Changes how many processes one principal may have over all servers [TRN-4].
     pub fn bound_processes(&self, per_principal: usize) {
         self.yard.means.census.bound(per_principal);
+    }
+
+    /// Has programs looked up in the PATH of the user's login shell, which is asked when the first one starts [TRN-3].
+    pub fn use_login_path(&self) {
+        self.yard.base_env.want_login_path();
     }
 
     /// Keeps the servers' lists in the state folder from here on, and shows what is kept there until fresh ones arrive
@@ -182,6 +187,7 @@ impl TargetSet {
 
 impl Yard {
     fn new(means: Means, base_env: Arc<[(OsString, OsString)]>) -> Self {
+        let base_env = BaseEnv::new(base_env);
         Self { means, base_env, parting: Mutex::default() }
     }
 
@@ -193,7 +199,7 @@ impl Yard {
                 Arc::clone(&settings),
                 means.tasks.clone(),
                 means.clock.clone(),
-                BaseEnv(Arc::clone(&self.base_env)),
+                self.base_env.clone(),
             )),
         };
         Ok(Server::new(settings, connector, means))

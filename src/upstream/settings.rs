@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::{HeaderName, Uri};
 
 use crate::id::UpstreamName;
+use crate::net::Reach;
 use crate::secret::Secret;
 
 /// One `[[mcp.servers]]` entry.
@@ -44,6 +45,8 @@ pub struct ServerSettings {
     pub idle_stop: Option<Duration>,
     /// Whether a principal may read the last lines of a process's stderr in an error [TRN-4].
     pub show_stderr: bool,
+    /// At which addresses another origin may be that a redirect leads to [TRN-6].
+    pub redirects: Reach,
     /// Whether large answers are looked at before the client has them; if not, they are passed on as they come [LIM-1].
     pub inspect: bool,
 }
@@ -169,6 +172,7 @@ impl ServerSettings {
             max_processes: Self::MAX_PROCESSES,
             idle_stop: Some(Self::IDLE_STOP),
             show_stderr: false,
+            redirects: Reach::Public,
             inspect: true,
         }
     }

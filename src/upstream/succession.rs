@@ -8,6 +8,7 @@ use crate::id::PrincipalId;
 
 use super::Isolation;
 use super::lease::Lease;
+use super::link::Link;
 use super::server::Server;
 
 impl Server {
@@ -45,7 +46,8 @@ impl Server {
         }
         // What one principal does to its child must not be everybody's list from here on.
         drop(self.pool.stock().unowned.take());
-        if !self.is_http() && self.lists_over_an_owned_one() {
+        let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if !self.is_http() && catalog.is_some_and(|link| self.is_somebodys(&link)) {
             self.apart.notify_one();
         }
     }
@@ -55,11 +57,9 @@ impl Server {
         self.sole.load(Ordering::Acquire)
     }
 
-    /// Says whether the connection that the list is read over belongs to one of several principals.
-    pub(super) fn lists_over_an_owned_one(&self) -> bool {
-        let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(catalog) = catalog else { return false };
-        self.settings().isolation() == Isolation::Principal && self.pool.stock().owns(&catalog)
+    /// Says whether a connection belongs to one of several principals, so that the list must not be read over it.
+    pub(super) fn is_somebodys(&self, link: &Arc<dyn Link>) -> bool {
+        self.settings().isolation() == Isolation::Principal && self.pool.stock().owns(link)
     }
 
     /// Closes the connections of those principals that may not keep them.

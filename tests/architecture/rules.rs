@@ -459,6 +459,40 @@ pub(crate) fn floor_table_is_the_documented_one(tree: &Tree) -> Vec<Finding> {
     found
 }
 
+/// What can grow has a bound, and a test of it that exists [LIM-6].
+pub(crate) fn every_bound_has_its_test(tree: &Tree) -> Vec<Finding> {
+    let path = "ARCHITECTURE.md";
+    let fix = "name a test by its function in the last column of the table under `## What can grow`";
+    let text = tree.file(path).map(|file| file.text.as_str()).unwrap_or_default();
+    let section = text.lines().enumerate().skip_while(|(_, line)| line.trim() != "## What can grow").skip(1);
+    let rows = section.take_while(|(_, line)| !line.starts_with("## ")).filter(|(_, line)| line.starts_with('|'));
+    let mut rows = rows.skip(2).peekable();
+    if rows.peek().is_none() {
+        return vec![Finding::new(path, 1, "there is no table of what can grow", fix)];
+    }
+    let mut found = Vec::new();
+    for (at, line) in rows {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let named: Vec<&str> = cells.last().map_or("", |cell| cell).split('`').skip(1).step_by(2).collect();
+        let exists = |name: &str| {
+            let (sync, parameterless) = (format!("fn {name}()"), format!("fn {name}("));
+            tree.rust().any(|file| file.text.contains(&sync) || file.text.contains(&parameterless))
+        };
+        if cells.len() != 5 || cells.iter().any(|cell| cell.is_empty()) || named.is_empty() {
+            found.push(Finding::new(
+                path,
+                at + 1,
+                "a row needs what grows, its bound, its key, what happens when it is full, and a test",
+                fix,
+            ));
+        }
+        for name in named.into_iter().filter(|name| !exists(name)) {
+            found.push(Finding::new(path, at + 1, format!("there is no test `{name}`"), fix));
+        }
+    }
+    found
+}
+
 /// Line, number, name and rooms of each row of the floor table.
 fn documented_floors(text: &str) -> Vec<(usize, usize, String, Vec<String>)> {
     let section = text.lines().enumerate().skip_while(|(_, line)| line.trim() != "## Floors").skip(1);

@@ -370,6 +370,26 @@ no = 1
 }
 
 #[test]
+fn a_bound_without_its_test_is_found() {
+    let rule = rules::every_bound_has_its_test;
+    let page = |rows: &str| {
+        format!("# A\n\n## What can grow\n\n| a | b | c | d | e |\n|---|---|---|---|---|\n{rows}\n## B\n| x |\n")
+    };
+    let test = ("tests/a.rs", "//! A.\n#[test]\nfn it_is_bounded() {}\n");
+    assert_clean(rule, &[("ARCHITECTURE.md", &page("| lines | 5 | fixed | dropped | `it_is_bounded` |\n")), test]);
+    for rows in [
+        "",
+        "| lines | 5 | fixed | dropped | `it_is_not` |\n",
+        "| lines | 5 | fixed | dropped | it_is_bounded |\n",
+        "| lines | 5 | fixed | | `it_is_bounded` |\n",
+        "| lines | 5 | `it_is_bounded` |\n",
+    ] {
+        assert_eq!(rule(&Tree::of(&[("ARCHITECTURE.md", &page(rows)), test])).len(), 1, "{rows}");
+    }
+    assert_eq!(rule(&Tree::of(&[test])).len(), 1, "no document");
+}
+
+#[test]
 fn a_floor_table_that_differs_is_found() {
     let rule = rules::floor_table_is_the_documented_one;
     let row = |number: usize, name: &str, rooms: &str| format!("| {number} {name} | {rooms} | words |\n");
@@ -488,6 +508,7 @@ const RULES: &[Rule] = &[
     rules::fenced_packages_stay_in_their_file,
     rules::no_private_key_in_the_tree,
     rules::floor_table_is_the_documented_one,
+    rules::every_bound_has_its_test,
     rules::ignored_tests_say_why,
     rules::no_machine_paths_in_the_tree,
     rules::every_requirement_has_its_row,

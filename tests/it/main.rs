@@ -28,6 +28,8 @@ mod leave;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
+mod login_path;
+#[cfg(test)]
 mod manual;
 #[cfg(test)]
 mod orphans;
@@ -37,6 +39,8 @@ mod pool;
 mod questions;
 #[cfg(test)]
 mod rates;
+#[cfg(test)]
+mod reaper;
 #[cfg(test)]
 mod reload;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::support::{House, Noticed, call};
+use crate::downstream::DownstreamSettings;
 use crate::runtime::Tasks;
 
 /// Keeps the client's tasks together, so that the socket goes with them.
@@ -123,4 +124,17 @@ async fn a_connection_on_which_nothing_is_asked_ends() {
         // However it ends: with a reset, or after a farewell.
         stream.read_to_end(&mut Vec::new()).await.unwrap_or_default();
     }
+}
+
+/// [LIM-4, LIM-6]: a client that opens no window for its answer is given up, though its connection lives.
+#[tokio::test]
+async fn a_client_that_opens_no_window_is_given_up() {
+    let write_timeout = std::time::Duration::from_millis(200);
+    let (mut house, tasks) = (House::with(DownstreamSettings { write_timeout, ..Default::default() }), Tasks::new());
+    let mut sender = connect(&house, &tasks).await;
+    let unread = sender.send_request(request("large")).await.unwrap();
+    house.began("large").await;
+    house.gone("large").await;
+    drop(unread);
+    tasks.cancel();
 }

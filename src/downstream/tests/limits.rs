@@ -1,6 +1,9 @@
 //! What a client reads that asks too often, or has too many calls under way.
 
+use std::time::Duration;
+
 use serde_json::json;
+use tokio::io::AsyncReadExt as _;
 
 use super::support::{House, LEGACY, call, initialize, legacy_call, modern};
 
@@ -42,4 +45,38 @@ async fn a_call_that_finds_no_room_has_a_result() {
     let result = &got.json()["result"];
     assert_eq!((&result["resultType"], &result["isError"]), (&json!("complete"), &json!(true)));
     assert_eq!(result["_meta"]["portcullis/refusal"], refusal);
+}
+
+/// [LIM-4, LIM-6]: a client that never reads its answer is given up, and all that was held for it comes back.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_nothing_is_given_up() {
+    let mut house = House::open();
+    let mut client = house.connect().await;
+    client.send("POST", "/mcp", &modern("tools/call", Some("large")), &call("1", "large")).await;
+    house.began("large").await;
+    house.gone("large").await;
+    // The connection has gone with it: what was under way is all there is.
+    let mut rest = Vec::new();
+    client.stream.read_to_end(&mut rest).await.unwrap_or_default();
+    assert!(rest.len() < 32 << 20, "{}", rest.len());
+}
+
+/// [LIM-6]: a body that comes byte by byte is not waited for, however long each byte takes.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_dribbles_is_not_waited_for() {
+    let house = House::open();
+    let mut client = house.connect().await;
+    client.raw(&format!("POST /mcp HTTP/1.1\r\n{LEGACY}Content-Length: 1000\r\n\r\n{{")).await;
+    let mut sent = 1;
+    let got = loop {
+        tokio::select! {
+            got = client.response() => break got,
+            () = tokio::time::sleep(Duration::from_secs(7)) => {}
+        }
+        client.raw(" ").await;
+        sent += 1;
+        assert!(sent < 100, "it is still waited for");
+    };
+    assert_eq!(got.code(), (408, -32600));
+    assert!(sent <= 6, "{sent} bytes, one each 7 s");
 }

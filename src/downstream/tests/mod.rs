@@ -6,6 +6,7 @@ mod legacy;
 mod limits;
 mod resume;
 mod silence;
+mod simulation;
 mod stateless;
 mod stdio;
 mod streams;

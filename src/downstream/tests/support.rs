@@ -208,6 +208,14 @@ impl Handler for Hall {
     }
 }
 
+/// More than any socket takes at once.
+fn large() -> Reply {
+    let piece = Bytes::from(vec![b' '; 64 << 10]);
+    let rest = futures_util::stream::iter((0..512).map(move |_| Ok(piece.clone())));
+    let head = vec![Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{}"#)];
+    Reply::once(Ok(Answer::Unseen(Box::new(Unseen { head, length: None, rest: Box::pin(rest) }))))
+}
+
 fn no_room() -> Reject {
     let reject = Reject::client(RejectKind::Busy, "No room", ReasonCode::TooManyCalls);
     Reject { retry: Retry::After(Duration::from_secs(1)), ..reject }
@@ -258,6 +266,7 @@ impl Hall {
         }
         match name {
             "listen" => changing(changes, self.watched.lock().unwrap().clone()),
+            "large" => large(),
             "no-room" => Reply::once(Err(no_room())),
             "hang" => std::future::pending().await,
             "panic" => panic!("a tool that panics the hall"),

@@ -10,6 +10,7 @@ use http::uri::Scheme;
 use crate::net::{ClientTls, Demand, Dialer, HttpClient};
 use crate::runtime::Tasks;
 
+use super::redirect::Redirects;
 use super::target::Target;
 use crate::upstream::link::{BoxFuture, Connector, StartError, Started, Want};
 use crate::upstream::settings::{ServerSettings, Transport};
@@ -59,9 +60,12 @@ impl HttpServer {
             value.set_sensitive(true);
             configured.append(name, value);
         }
-        let client = HttpClient::new(&tasks, dialer(&settings, &tasks), uri.clone());
+        let dialer = dialer(&settings, &tasks);
+        let redirects = Redirects::new(uri.clone(), dialer.clone(), settings.redirects, tasks.clone());
+        let client = HttpClient::new(&tasks, dialer, uri.clone());
         let target = Target::new(settings.name.clone(), uri, configured, client, settings.max_response_bytes)
-            .with_inspect(settings.inspect);
+            .with_inspect(settings.inspect)
+            .with_redirects(redirects);
         Ok(Self { target: Arc::new(target), tasks, settings })
     }
 }

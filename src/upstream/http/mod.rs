@@ -8,6 +8,7 @@ mod listen;
 mod probe;
 mod questions;
 mod reader;
+mod redirect;
 mod session;
 mod stateless;
 mod target;

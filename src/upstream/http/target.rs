@@ -19,6 +19,7 @@ use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
 use crate::wire::sse;
 
 use super::reader::{EventReader, ReadError};
+use super::redirect::Redirects;
 
 /// What every POST accepts.
 const ACCEPT_BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
@@ -45,6 +46,7 @@ pub(super) struct Target {
     pub(super) pauses: Pauses,
     /// Whether large answers are looked at.
     pub(super) inspect: bool,
+    redirects: Option<Redirects>,
 }
 
 /// The method of a request.
@@ -139,7 +141,7 @@ impl Target {
         let host = uri.authority().map_or("", http::uri::Authority::as_str);
         let host = HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static(""));
         let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
-        Self { name, path, host, configured, client, cap, pauses: Pauses::NORMAL, inspect: true }
+        Self { name, path, host, configured, client, cap, pauses: Pauses::NORMAL, inspect: true, redirects: None }
     }
 
     /// Spells the head of a request, all but its last lines: what every request says, what is configured, then `lines`.
@@ -173,6 +175,16 @@ impl Target {
         Self { inspect, ..self }
     }
 
+    /// Follows redirects.
+    pub(super) fn with_redirects(self, redirects: Redirects) -> Self {
+        Self { redirects: Some(redirects), ..self }
+    }
+
+    /// Returns the configured headers.
+    pub(super) const fn configured(&self) -> &HeaderMap {
+        &self.configured
+    }
+
     /// Adds a header, unless it is configured.
     pub(super) fn add(&self, head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
         if !self.configured.contains_key(name) {
@@ -182,12 +194,16 @@ impl Target {
 
     /// Sends a request and waits for the head of its response.
     pub(super) async fn send(&self, head: &[u8], body: Bytes) -> Result<Response, Reject> {
-        self.client.send(head, body).await.map_err(|err| match err {
+        let sent = self.client.send(head, body.clone()).await.map_err(|err| match err {
             SendError::Connect(why) => {
                 self.reject(format!("server '{}' cannot be reached", self.name), why).safe_to_retry()
             }
             SendError::Ended(why) => self.unknown_outcome(why),
-        })
+        })?;
+        match &self.redirects {
+            Some(redirects) if sent.status.is_redirection() => Box::pin(redirects.follow(self, sent, head, body)).await,
+            Some(_) | None => Ok(sent),
+        }
     }
 
     /// Reads a response: an event stream up to its head, all else to its end. With `unseen`, the number of a request, a

@@ -565,7 +565,7 @@ async fn htp_12_errors_are_kept_and_foreign_bodies_are_not() {
             }
             "x/other" => json("200 OK", r#"{"hello":1}"#),
             "x/foreign" => json("200 OK", r#"{"jsonrpc":"2.0","id":4711,"result":{}}"#),
-            "x/moved" => response("307 Moved", "Location: http://elsewhere/\r\n", ""),
+            "x/moved" => response("307 Moved", "Location: http://127.0.0.1:1/\r\n", ""),
             "x/denied" => response("401 Unauthorized", "WWW-Authenticate: Bearer\r\n", "secret"),
             _ => Vec::new(),
         })
@@ -580,7 +580,7 @@ async fn htp_12_errors_are_kept_and_foreign_bodies_are_not() {
         ("x/html", "server 'srv' answered HTTP 500"),
         ("x/other", "server 'srv' answered HTTP 200 without a JSON-RPC answer"),
         ("x/foreign", "server 'srv' answered with a foreign id"),
-        ("x/moved", "server 'srv' answered HTTP 307"),
+        ("x/moved", "server 'srv' redirects a request to where it cannot be sent"),
         ("x/denied", "server 'srv' refused the gateway's credential"),
     ] {
         let reject = refused(ask(&link, own(method)).await);

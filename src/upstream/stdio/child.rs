@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
-use crate::runtime::{self, Guarded};
+use crate::runtime::{self, Guarded, Own};
 use crate::upstream::link::StartError;
 use crate::upstream::{ServerSettings, Transport};
 
@@ -47,6 +47,8 @@ pub(super) struct Running {
     // The group first: while the child is not reaped, its number cannot be another's.
     group: Group,
     child: Child,
+    #[expect(dead_code, reason = "held for its drop, after the child is reaped")]
+    own: Own,
 }
 
 /// Watches a child to its end.
@@ -87,7 +89,8 @@ pub(super) async fn spawn(
     if let Some(cwd) = cwd {
         start.current_dir(cwd);
     }
-    let mut child = start.spawn().map_err(|err| {
+    let started = runtime::start_own(|| start.spawn(), |child| child.id());
+    let (mut child, own) = started.map_err(|err| {
         let words = if err.kind() != std::io::ErrorKind::NotFound {
             format!("cannot start: command '{command}': {err}")
         } else if command.contains('/') {
@@ -103,7 +106,7 @@ pub(super) async fn spawn(
     else {
         return Err(failed("cannot start: it has no pipes".to_owned()));
     };
-    Ok((Running { group, child }, Pipes { stdin, stdout, stderr }))
+    Ok((Running { group, child, own }, Pipes { stdin, stdout, stderr }))
 }
 
 // === impl Group ===

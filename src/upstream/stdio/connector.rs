@@ -2,7 +2,6 @@
 //!
 //! Not for: the steps of the handshake (`handshake`) or the conversation (`connection`).
 
-use std::ffi::OsString;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -22,6 +21,7 @@ use crate::upstream::place::Place;
 use super::child::Supervisor;
 use super::connection::Connection;
 use super::handshake::{Opened, Plan};
+use super::login::BaseEnv;
 use super::output::Output;
 
 /// Starts children of one server.
@@ -34,10 +34,6 @@ pub(in crate::upstream) struct StdioConnector {
     /// Every child that is not dead yet.
     children: TaskTracker,
 }
-
-/// The gateway's environment, as `config` has read it. Its `Debug` shows no value.
-#[derive(Clone)]
-pub(in crate::upstream) struct BaseEnv(pub(in crate::upstream) Arc<[(OsString, OsString)]>);
 
 /// A running child after its handshake.
 #[derive(Debug)]
@@ -108,7 +104,7 @@ impl StdioConnector {
         features: Features,
         unfinished: &mut Unfinished,
     ) -> Result<Arc<Connection>, StartError> {
-        let (running, pipes) = super::child::spawn(&self.settings, &self.base_env.0).await?;
+        let (running, pipes) = super::child::spawn(&self.settings, &self.base_env.get().await).await?;
         let output = Arc::new(Output::new(&self.settings, self.clock.clone()));
         let (connection, queue) = Connection::new(Arc::clone(&self.settings), Arc::clone(&output), features);
         let stderr_end = CancellationToken::new();
@@ -140,14 +136,6 @@ impl Connector for StdioConnector {
         let children = self.children.clone();
         children.close();
         Box::pin(async move { children.wait().await })
-    }
-}
-
-// === impl BaseEnv ===
-
-impl std::fmt::Debug for BaseEnv {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
     }
 }
 

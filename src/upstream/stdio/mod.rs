@@ -10,7 +10,10 @@ mod connector;
 mod env;
 mod framing;
 mod handshake;
+mod login;
 mod output;
 mod pending;
 
-pub(super) use connector::{BaseEnv, StdioConnector};
+pub(super) use connector::StdioConnector;
+pub(super) use login::BaseEnv;
+pub use login::has_system_path;

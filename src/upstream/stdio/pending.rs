@@ -243,3 +243,7 @@ impl Slot {
         Poll::Pending
     }
 }
+
+#[cfg(test)]
+#[path = "pending_tests.rs"]
+mod tests;

@@ -95,7 +95,7 @@ fn base_env() -> BaseEnv {
     let own = std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "HOME");
     let more =
         [("SECRET_X", "leak"), ("LC_ALL", "C.UTF-8"), ("XDG_DATA_HOME", "/x"), ("HTTPS_PROXY", "p"), ("EXTRA", "e")];
-    BaseEnv(own.chain(more.map(|(name, value)| (OsString::from(name), OsString::from(value)))).collect())
+    BaseEnv::new(own.chain(more.map(|(name, value)| (OsString::from(name), OsString::from(value)))).collect())
 }
 
 fn connector(settings: ServerSettings, tasks: &Tasks) -> Arc<StdioConnector> {
@@ -494,7 +494,7 @@ async fn a_child_that_closes_its_stdin_fails_its_callers_alone() {
 #[tokio::test]
 async fn a_missing_command_is_named_with_its_path() {
     let words = refused(stdio("no-such-command-here", &[]), Want::any()).await;
-    let (_, path) = base_env().0.iter().find(|(name, _)| name == "PATH").cloned().unwrap();
+    let (_, path) = base_env().own.iter().find(|(name, _)| name == "PATH").cloned().unwrap();
     assert_eq!(
         words,
         format!(

@@ -145,7 +145,16 @@ impl Gateway {
 
     /// The same with the `portcullis.toml` of a folder, which goes away with it.
     pub(crate) async fn try_start_at(env: &[(&str, &Path)], folder: PathBuf) -> Result<Self, (Option<i32>, String)> {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_portcullis"))
+        Self::try_start_by(Command::new(env!("CARGO_BIN_EXE_portcullis")), env, folder).await
+    }
+
+    /// The same by a command that becomes the gateway once it has its arguments.
+    pub(crate) async fn try_start_by(
+        mut command: Command,
+        env: &[(&str, &Path)],
+        folder: PathBuf,
+    ) -> Result<Self, (Option<i32>, String)> {
+        let mut child = command
             .args(["serve", "--config"])
             .arg(folder.join("portcullis.toml"))
             .env("PORTCULLIS_STATE_DIR", folder.join("state"))
