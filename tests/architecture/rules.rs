@@ -561,15 +561,13 @@ fn function(text: &str, name: &str) -> Option<String> {
     let lines: Vec<&str> = text.lines().collect();
     let head = format!("fn {name}(");
     let at = lines.iter().position(|line| line.contains(&head) && !line.trim_start().starts_with("//"))?;
-    let above = lines[..at]
-        .iter()
-        .rev()
-        .take_while(|line| ["///", "//", "#["].iter().any(|mark| line.trim_start().starts_with(mark)));
-    let above = above.count();
-    let indent = lines[at].len() - lines[at].trim_start().len();
-    let close = format!("{}}}", " ".repeat(indent));
-    let until = lines[at..].iter().position(|line| **line == close).map_or(lines.len(), |more| at + more + 1);
-    Some(lines[at - above..until].join("\n"))
+    let (before, from) = lines.split_at_checked(at)?;
+    let is_above = |line: &&&str| ["//", "#["].iter().any(|mark| line.trim_start().starts_with(mark));
+    let above = before.iter().rev().take_while(is_above);
+    let first = from.first()?;
+    let close = format!("{}}}", " ".repeat(first.len() - first.trim_start().len()));
+    let body = from.iter().take_while(|line| **line != close);
+    Some(above.chain(body).copied().collect::<Vec<_>>().join("\n"))
 }
 
 /// Says whether a text cites a requirement: `R7`, or a range as `R5-R9`.
