@@ -31,6 +31,7 @@ pub mod policy;
 
 pub mod exchange;
 
+pub mod blob;
 pub mod session;
 
 pub mod downstream;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admin::Admin;
+use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::codes::Code;
 use crate::config::{Inputs, Settings};
@@ -102,8 +103,9 @@ impl App {
         if settings.login_path && started_from_desktop(base_env) {
             targets.use_login_path();
         }
-        targets.keep_lists(state);
-        let gateway = Gateway::new(settings.gateway, targets, &tasks, clock.clone())?;
+        targets.keep_lists(state.clone());
+        let blobs = Blobs::new(state.folder("uploads"), state.folder("overflow"), &clock);
+        let gateway = Gateway::new(settings.gateway, targets, blobs, &tasks, clock.clone())?;
         let downstream =
             Downstream::new(settings.downstream, Arc::clone(&gateway), tasks.clone(), drain.clone(), clock);
         let admin = Admin::new(ready.clone(), drain.clone(), tasks.clone());

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 
+use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::exchange::{
     Answer, Call, Caller as _, ClientFacts, Endpoint, Event, Exchange, Handler as _, Outcome, Owner, OwnerKey,
@@ -65,7 +66,7 @@ impl Local {
         settings.servers.iter_mut().for_each(|server| server.inspect = true);
         let (tasks, clock) = (Tasks::new(), Clock::real());
         let targets = Arc::new(TargetSet::new(&settings.servers, &tasks, &clock, base_env)?);
-        let gateway = Gateway::new(settings, Arc::clone(&targets), &tasks, clock)?;
+        let gateway = Gateway::new(settings, Arc::clone(&targets), Blobs::new(None, None, &clock), &tasks, clock)?;
         // One principal at most is served here, so that the child a list is read from is its own.
         targets.start(|_| 1, &Ready::new());
         Ok(Self { gateway, targets, tasks })

@@ -14,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::codes::Code;
 use crate::config::{Inputs, Settings};
@@ -192,8 +193,10 @@ impl App {
         if settings.login_path && started_from_desktop(base_env) {
             targets.use_login_path();
         }
-        targets.keep_lists(State::open(settings.state_dir.as_deref()));
-        let gateway = Gateway::new(hall, targets, &tasks, clock.clone())?;
+        let state = State::open(settings.state_dir.as_deref());
+        targets.keep_lists(state.clone());
+        let blobs = Blobs::new(state.folder("uploads"), state.folder("overflow"), &clock);
+        let gateway = Gateway::new(hall, targets, blobs, &tasks, clock.clone())?;
         let downstream =
             Downstream::new(settings.downstream, Arc::clone(&gateway), tasks.clone(), drain.clone(), clock);
         let (losing, lost) = watch::channel(None);

@@ -8,13 +8,23 @@ pub(super) const LISTEN: &[&str] =
     &["admin", "allowed_hosts", "allowed_origins", "auth", "health", "http", "tls_cert", "tls_key"];
 pub(super) const LISTEN_LATER: &[&str] = &["public_url"];
 
-pub(super) const MCP: &[&str] =
-    &["empty_allow", "enabled", "first_list_wait_secs", "login_path", "name_budget", "servers"];
-pub(super) const MCP_LATER: &[&str] = &["blob_paths", "blobs", "deferred_loading", "overflow", "resource_tools"];
+pub(super) const MCP: &[&str] = &[
+    "blob_paths",
+    "blobs",
+    "empty_allow",
+    "enabled",
+    "first_list_wait_secs",
+    "login_path",
+    "name_budget",
+    "overflow",
+    "servers",
+];
+pub(super) const MCP_LATER: &[&str] = &["deferred_loading", "resource_tools"];
 
 pub(super) const SERVER: &[&str] = &[
     "allow_private_redirects",
     "args",
+    "blobs",
     "command",
     "cwd",
     "enabled",
@@ -43,7 +53,7 @@ pub(super) const SERVER: &[&str] = &[
     "url",
 ];
 pub(super) const SERVER_LATER: &[&str] =
-    &["allow_config_exposure", "annotations", "blobs", "overrides", "pinned_resources", "sandbox", "trust", "world"];
+    &["allow_config_exposure", "annotations", "overrides", "pinned_resources", "sandbox", "trust", "world"];
 
 pub(super) const BUNDLE: &[&str] = &["exclude", "servers"];
 
@@ -56,11 +66,15 @@ pub(super) const API_KEY: &[&str] = &["sha256"];
 pub(super) const POLICY: &[&str] = &[
     "allowed_tools",
     "auto_admit_mcp_tools",
+    "blob_paths",
+    "blobs",
     "deny_all_tools",
     "excluded_tools",
     "expect",
     "max_concurrent_calls",
     "max_queued_calls",
+    "max_result_chars",
+    "overflow",
     "rate",
 ];
 pub(super) const POLICY_LATER: &[&str] = &[
@@ -77,8 +91,6 @@ pub(super) const POLICY_LATER: &[&str] = &[
     "auto_approve",
     "autonomy",
     "bind",
-    "blob_paths",
-    "blobs",
     "deferred_loading",
     "description_max_bytes",
     "excluded_prompts",
@@ -88,11 +100,9 @@ pub(super) const POLICY_LATER: &[&str] = &[
     "mark_untrusted",
     "max_calls",
     "max_queued_tasks",
-    "max_result_chars",
     "max_running_tasks",
     "max_work_secs",
     "off",
-    "overflow",
     "overrides",
     "pin_tools",
     "pinned_max_bytes",
@@ -114,9 +124,13 @@ pub(super) const EXPECT: &[&str] = &["tool", "visible"];
 pub(super) const EXPECT_LATER: &[&str] = &["annotations"];
 
 pub(super) const LIMITS: &[&str] = &[
+    "blob_item_bytes",
     "concurrency",
     "connections",
     "keep_alive_secs",
+    "overflow_bytes",
+    "overflow_disk",
+    "overflow_secs",
     "parked_calls",
     "parked_calls_per_principal",
     "processes_per_principal",
@@ -129,6 +143,8 @@ pub(super) const LIMITS: &[&str] = &[
     "session_idle_secs",
     "sessions",
     "sessions_per_principal",
+    "upload_bytes",
+    "upload_secs",
     "write_timeout_secs",
 ];
 pub(super) const CONCURRENCY: &[&str] = &["principal", "queued", "server", "tool"];

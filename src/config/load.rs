@@ -19,7 +19,7 @@ use super::mask::Masks;
 use super::places::Places;
 use super::policy::{ExpectationResult, Policies};
 use super::reader::{Source, Table};
-use super::{identity, keys, limits, listener, state, upstream};
+use super::{caps, identity, keys, limits, listener, state, upstream};
 
 /// The largest configuration or policy file, in bytes.
 pub(super) const FILE_MAX: u64 = 8 << 20;
@@ -178,6 +178,9 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> Read {
         first_list_wait: mcp.first_list_wait.unwrap_or(GatewaySettings::FIRST_LIST_WAIT),
         processes_per_principal: listener::processes(limits_table.as_ref()),
         list_page_bytes: GatewaySettings::LIST_PAGE_BYTES,
+        caps: mcp.caps,
+        server_blobs: servers.blobs,
+        blob: caps::kept(root.table("limits").as_ref()),
     };
     let settings =
         Settings { gateway, downstream, admin, log, state_dir, login_path: mcp.login_path, disabled: servers.disabled };

@@ -3,6 +3,7 @@
 //! Not for: what settings mean (the rooms that own them). Invariants: all problems are reported at once, each with its
 //! place; no secret is in any of them; a mistake never widens what a principal has.
 
+mod caps;
 mod error;
 mod expand;
 mod identity;

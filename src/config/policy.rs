@@ -10,6 +10,7 @@ use crate::limit::Own;
 use crate::policy::{Action, Decision, EmptyAllow, Pattern, Profile, Subject};
 use crate::wire::mcp::Kind;
 
+use super::caps;
 use super::error::{Diagnostic, Diagnostics, Report, Severity};
 use super::inputs::Notes;
 use super::load::{FILE_MAX, parse, read_text};
@@ -179,7 +180,8 @@ fn profile(name: &str, table: &Table<'_>, known: Option<&Known>, empty_allow: Em
         table.key_error("deny_all_tools", "contradicts the non-empty allowed_tools beside it");
     }
     let auto_admit = table.get("auto_admit_mcp_tools").and_then(|value| value.flag()).unwrap_or(false);
-    (Profile { allowed_tools, auto_admit, excluded_tools, deny_all_tools, empty_allow }, place)
+    let caps = caps::rules(table);
+    (Profile { allowed_tools, auto_admit, excluded_tools, deny_all_tools, empty_allow, caps }, place)
 }
 
 /// Reads a pattern. One that no configured server's tool can match is an error where it subtracts, else a warning.

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::blob::BlobSettings;
 use crate::downstream::DownstreamSettings;
 use crate::gateway::GatewaySettings;
 use crate::id::UPSTREAM_NAME_MAX;
@@ -12,6 +13,7 @@ use crate::limit::Concurrency;
 use crate::upstream::{ServerSettings, TargetSet};
 use crate::wire::mcp::ProtocolVersion;
 
+use super::caps;
 use super::limits::{CALLS_MAX, QUEUED_MAX};
 use super::listener::PROCESSES;
 
@@ -96,10 +98,20 @@ pub(super) fn limits() -> Rows {
     let (alive, idle, kept) = (door.keep_alive.as_secs(), door.session_idle.as_secs(), door.replay.time.as_secs());
     let write = door.write_timeout.as_secs();
     let count = |most: u64, default: usize, words| number(1, most, json!(default), words);
+    let blob = BlobSettings::default();
+    let secs = |default: std::time::Duration, words| number(1, caps::SECS_MAX, json!(default.as_secs()), words);
+    let overflow = "All that was cut of results and can still be read, of all principals.";
     vec![
+        (
+            "blob_item_bytes",
+            count(BlobSettings::ITEM_BYTES_MAX as u64, blob.item_bytes_max, "The largest attachment, decoded."),
+        ),
         ("concurrency", reference("concurrency")),
         ("connections", count(1_000_000, door.connections_max, "The most client connections at once.")),
         ("keep_alive_secs", number(1, 3_600, json!(alive), "The pause after which a silent stream gets a comment.")),
+        ("overflow_bytes", count(caps::BYTES_MAX, blob.overflow_bytes_max, overflow)),
+        ("overflow_disk", flag(blob.overflow_disk, "Whether it is kept in files of the state folder, not in memory.")),
+        ("overflow_secs", secs(blob.overflow_age, "How long it can be read.")),
         ("parked_calls", count(100_000, door.parked_max, "The most calls that wait for a stateless client's answers.")),
         (
             "parked_calls_per_principal",
@@ -139,6 +151,16 @@ pub(super) fn limits() -> Rows {
             "sessions_per_principal",
             count(1_000_000, door.sessions_per_principal_max, "The most sessions of one principal."),
         ),
+        (
+            "upload_bytes",
+            number(
+                1,
+                caps::BYTES_MAX,
+                json!(blob.upload_bytes_max),
+                "All attachments of one principal in files; the oldest go.",
+            ),
+        ),
+        ("upload_secs", secs(blob.upload_age, "How long such a file is kept.")),
         ("write_timeout_secs", number(1, 3_600, json!(write), "How long a client may take nothing of its answer.")),
     ]
 }
@@ -184,6 +206,8 @@ pub(super) fn mcp() -> Rows {
     let (budget, wait) = (GatewaySettings::NAME_BUDGET, GatewaySettings::FIRST_LIST_WAIT.as_secs());
     let servers = json!({ "type": "array", "items": reference("server") });
     vec![
+        ("blob_paths", blob_paths()),
+        ("blobs", blobs()),
         ("empty_allow", choice(&["all", "none"], Some("all"), "What an empty allowed_tools means.")),
         ("enabled", flag(true, "false: no server is connected.")),
         ("first_list_wait_secs", number(0, 60, json!(wait), "How long a list waits for servers still starting.")),
@@ -196,6 +220,7 @@ pub(super) fn mcp() -> Rows {
             ),
         ),
         ("name_budget", number(1, 64, json!(budget), "The longest shown name, in bytes.")),
+        ("overflow", overflow()),
         ("servers", describe(servers, "The servers, in the order in which their tools are listed.")),
     ]
 }
@@ -213,6 +238,7 @@ pub(super) fn server() -> Rows {
     vec![
         ("allow_private_redirects", flag(false, "Whether a redirect may lead to a private address elsewhere.")),
         ("args", texts("The program's arguments. No reference is expanded: argv is public.")),
+        ("blobs", blobs()),
         ("command", text("The program: a path, or a name looked up in PATH.")),
         ("cwd", text("The program's working folder.")),
         ("enabled", flag(true, "false: as if it were not granted.")),
@@ -294,6 +320,8 @@ pub(super) fn policy() -> Rows {
     vec![
         ("allowed_tools", texts("Names, or prefixes with a final *. If it is not empty, these tools alone.")),
         ("auto_admit_mcp_tools", flag(false, "Whether a non-empty allowed_tools lets in what it does not name too.")),
+        ("blob_paths", blob_paths()),
+        ("blobs", blobs()),
         ("deny_all_tools", flag(false, "Nothing at all.")),
         ("excluded_tools", texts("Names, or prefixes with a final *. They win over allowed_tools.")),
         ("expect", describe(expect, "What check and test hold the policy to.")),
@@ -305,8 +333,25 @@ pub(super) fn policy() -> Rows {
             "max_queued_calls",
             without_default(0, QUEUED_MAX, "Calls that wait for a turn; else limits.concurrency.queued."),
         ),
+        (
+            "max_result_chars",
+            number(0, caps::RESULT_CHARS_MAX, json!(0), "The most characters of text in a result; 0: no cap."),
+        ),
+        ("overflow", overflow()),
         ("rate", rate("Requests of each principal; else limits.rates.principal.")),
     ]
+}
+
+fn blobs() -> Value {
+    choice(&["file", "link", "pass"], Some("pass"), "What becomes of images and other base64 in results.")
+}
+
+fn blob_paths() -> Value {
+    flag(false, "Whether blobs = \"file\" gives paths to clients other than the one that starts the gateway.")
+}
+
+fn overflow() -> Value {
+    choice(&["drop", "link"], Some("link"), "What becomes of the rest of a text that was cut.")
 }
 
 pub(super) fn expect() -> Rows {

@@ -249,7 +249,7 @@ fn keys_of_later_versions_are_told_from_mistakes() {
         ("[aliases]\na = 1".to_owned(), "aliases"),
         ("[workflows.x]".to_owned(), "workflows"),
         ("[policies.p]\napproval = \"all\"".to_owned(), "policies.p.approval"),
-        ("[mcp]\nblobs = \"link\"".to_owned(), "mcp.blobs"),
+        ("[mcp]\ndeferred_loading = true".to_owned(), "mcp.deferred_loading"),
         ("[principals.p]\nexternal = true".to_owned(), "principals.p.external"),
     ] {
         let text = format!("listen = {{ auth = \"keys\" }}\n{text}");

@@ -12,11 +12,12 @@ use crate::codes::Code;
 use crate::id::UpstreamName;
 use crate::limit::Own;
 use crate::net::{Reach, check_ca_file};
-use crate::policy::EmptyAllow;
+use crate::policy::{BlobMode, CapRules, EmptyAllow};
 use crate::secret::Secret;
 use crate::upstream::{EraChoice, Isolation, OnDown, ServerSettings, Transport};
 use crate::wire::mcp::{Era, ProtocolVersion};
 
+use super::caps;
 use super::expand::{Expander, REFERENCE_HELP, Template, reference_in};
 use super::listener::PROCESSES;
 use super::places::{ServerPlace, ServerUse};
@@ -60,6 +61,8 @@ pub(super) struct Servers {
     pub(super) usable: Vec<ServerSettings>,
     /// Those with a missing secret, and why.
     pub(super) disabled: Vec<(UpstreamName, String)>,
+    /// What becomes of their attachments, where they say so.
+    pub(super) blobs: BTreeMap<UpstreamName, BlobMode>,
     /// Where each stands.
     pub(super) places: Vec<ServerPlace>,
     /// What they state of rates and calls at once.
@@ -94,6 +97,7 @@ pub(super) struct Mcp {
     pub(super) empty_allow: EmptyAllow,
     pub(super) name_budget: Option<usize>,
     pub(super) first_list_wait: Option<Duration>,
+    pub(super) caps: CapRules,
     pub(super) login_path: bool,
 }
 
@@ -150,8 +154,14 @@ impl Known {
 
 /// Reads `[mcp]`.
 pub(super) fn mcp(table: Option<&Table<'_>>, servers: &Servers) -> Mcp {
-    let mut mcp =
-        Mcp { enabled: true, empty_allow: EmptyAllow::All, name_budget: None, first_list_wait: None, login_path: true };
+    let mut mcp = Mcp {
+        enabled: true,
+        empty_allow: EmptyAllow::All,
+        name_budget: None,
+        first_list_wait: None,
+        caps: table.map(caps::rules).unwrap_or_default(),
+        login_path: true,
+    };
     let Some(table) = table else { return mcp };
     mcp.login_path = table.get("login_path").and_then(|value| value.flag()).unwrap_or(true);
     mcp.enabled = table.get("enabled").and_then(|value| value.flag()).unwrap_or(true);
@@ -193,6 +203,9 @@ pub(super) fn servers(section: Option<&Table<'_>>, live: bool, expander: &Expand
         let transport = transport.unwrap_or_else(nowhere);
         let mut settings = entry.settings(&table, ServerSettings::new(name.clone(), transport));
         settings.tls_ca_cert_path = entry.authority(&table, &settings.transport);
+        if let Some(blobs) = blobs(&table, settings.inspect) {
+            servers.blobs.insert(name.clone(), blobs);
+        }
         servers.limits.extend(limits::of_server(&table).map(|own| (name.clone(), own)));
         let kind = match settings.transport {
             Transport::Http { .. } => "http",
@@ -257,7 +270,7 @@ impl Entry<'_> {
             if !settings.inspect {
                 let name = self.name;
                 let what = "no rule for blobs, text or names applies to them";
-                value.warn(format!("large answers of server '{name}' are passed on unseen: {what}"), None);
+                value.warn(format!("answers of server '{name}' are passed on unseen: {what}"), None);
             }
         }
         settings
@@ -466,6 +479,15 @@ impl Entry<'_> {
             value.error_help(format!("server '{}': {reference} is not expanded here", self.name), help);
         }
     }
+}
+
+/// Reads `blobs` of a server.
+fn blobs(table: &Table<'_>, inspect: bool) -> Option<BlobMode> {
+    let value = table.get("blobs")?;
+    if !inspect {
+        value.warn("has no effect: inspect = \"off\" passes this server's answers on unseen", None);
+    }
+    caps::mode(&value)
 }
 
 fn era(table: &Table<'_>) -> EraChoice {

@@ -47,6 +47,14 @@ pub struct ClientFacts {
     pub features: Features,
 }
 
+impl ClientFacts {
+    /// Says whether the client knows links to resources; to others the URI is text [LIM-7].
+    #[must_use]
+    pub fn knows_links(&self) -> bool {
+        self.version >= ProtocolVersion::V2025_06_18
+    }
+}
+
 /// Who owns server-side state: a legacy client session, or for stateless clients the principal (design §12a).
 #[derive(Clone, Debug)]
 pub struct Owner {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::poll;
 use proptest::prelude::*;
 
+use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::exchange::{Endpoint, Handler as _, ReasonCode, Reject, RejectKind, Reply, ReplyBody, Retry};
 use crate::gateway::tests::{clients, exchange, outcome, settings, tool_call};
@@ -36,7 +37,9 @@ impl Hall {
         let (targets, calls) = fake::targets(&[(name.clone(), tools)], &tasks);
         let rules = [(vec![0], None, Vec::new(), false), (vec![0], None, vec!["one__quick".to_owned()], false)];
         let settings = GatewaySettings { limits, ..settings(&[name], &rules) };
-        let gateway = Gateway::new(settings.clone(), Arc::clone(&targets), &tasks, clock.clone()).unwrap();
+        let gateway =
+            Gateway::new(settings.clone(), Arc::clone(&targets), Blobs::new(None, None, &clock), &tasks, clock.clone())
+                .unwrap();
         Self { gateway, targets, settings, calls, clock, tasks }
     }
 

@@ -88,6 +88,9 @@ impl Changes {
             different(old.first_list_wait != new.first_list_wait, "mcp.first_list_wait_secs"),
             different(old.processes_per_principal != new.processes_per_principal, "limits.processes_per_principal"),
             different(reordered, "the order of mcp.servers"),
+            different(old.caps != new.caps, "mcp.blobs, blob_paths and overflow"),
+            different(old.server_blobs != new.server_blobs, "blobs of mcp.servers"),
+            different(old.blob != new.blob, "limits of what is kept"),
         ];
         let principals = Names::between(&principals(old), &principals(new), |one, two| principal(old, new, one, two));
         Self { servers, principals, keys: keys.into_iter().flatten().collect() }

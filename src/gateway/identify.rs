@@ -7,7 +7,7 @@ use crate::catalog::{Catalog, Mask, Scope, View};
 use crate::exchange::{Caller, Endpoint, ReasonCode, Reject, RejectKind, Seen};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::{ApiKeyHash, Credential};
-use crate::policy::Subject;
+use crate::policy::{Caps, Subject};
 use crate::upstream::{Server, TargetSet, TargetStatus};
 use crate::wire::mcp::{Capabilities, Kind, Kinds};
 
@@ -99,6 +99,21 @@ impl Identified {
         &self.snapshot
     }
 
+    /// Returns what answers of a server are made smaller by; `None` if they are passed on as they are.
+    pub(super) fn caps(&self, server: &UpstreamName) -> Option<Caps> {
+        self.audience.caps(server)
+    }
+
+    /// Returns how much of what the gateway keeps one read may give.
+    pub(super) fn read_chars_max(&self) -> Option<usize> {
+        self.audience.read_chars_max()
+    }
+
+    /// Says whether this is whoever started the gateway.
+    pub(super) const fn is_local(&self) -> bool {
+        matches!(self.proof, Proof::Pipe)
+    }
+
     pub(super) const fn proof(&self) -> Proof {
         self.proof
     }
@@ -163,7 +178,10 @@ impl Caller for Identified {
     /// Returns what the gateway can do for this caller on a path: what some server can that exists for it. Of one that has
     /// never answered nothing is known yet, and so nothing is denied: a session's capabilities never change.
     fn capabilities(&self, endpoint: &Endpoint) -> Capabilities {
-        let own = Capabilities { lists: Kinds::NONE.with(Kind::Tools), ..Capabilities::default() };
+        let tools = Kinds::NONE.with(Kind::Tools);
+        // Who may be given links can read them.
+        let lists = if self.audience.links() { tools.with(Kind::Resources) } else { tools };
+        let own = Capabilities { lists, ..Capabilities::default() };
         let known = |server: &Arc<Server>| match server.status() {
             TargetStatus { lists: Some(_), can, .. } => can,
             TargetStatus { lists: None, .. } => Capabilities::ALL,

@@ -23,6 +23,7 @@ use crate::wire::mcp::Features;
 use super::Gateway;
 use super::resolve::Resolved;
 use super::rewrite;
+use super::shape::Shaper;
 
 const PURPOSE: &str = "requestState";
 /// How long a person may take to answer.
@@ -54,6 +55,7 @@ pub(super) struct Inspection {
     features: Features,
     /// Names and URIs stay the server's own.
     own_names: bool,
+    shaper: Option<Shaper>,
 }
 
 impl Inspection {
@@ -62,43 +64,59 @@ impl Inspection {
             principal: resolved.caller.principal().clone(),
             entry: Arc::clone(&resolved.entry),
             call: Arc::clone(&resolved.call),
+            shaper: Shaper::of(resolved),
             features: resolved.client.features,
             own_names: resolved.own_names,
         }
     }
 
     /// Looks at the outcome, now or at the end of the events.
-    pub(super) fn inspect(self, gateway: &Arc<Gateway>, reply: Reply) -> Reply {
+    pub(super) async fn inspect(self, gateway: &Arc<Gateway>, reply: Reply) -> Reply {
         match reply.into_parts() {
-            (ReplyBody::Done(outcome), guards) if !self.changes(&outcome) => Reply::done(outcome).with_guards(guards),
-            (ReplyBody::Done(outcome), guards) => Reply::once(self.outcome(gateway, *outcome)).with_guards(guards),
+            (ReplyBody::Done(outcome), guards) => {
+                let outcome = if self.changes(gateway, &outcome) {
+                    // Apart, so that the calls that need none of it are small.
+                    Box::new(Box::pin(self.outcome(gateway, *outcome)).await)
+                } else {
+                    outcome
+                };
+                Reply::done(outcome).with_guards(guards)
+            }
             (ReplyBody::Events(events), guards) => {
                 let (server, own_names) = (self.entry.server.clone(), self.own_names);
                 let (gateway, mut inspection) = (Arc::clone(gateway), Some(self));
-                let events = events.map(move |event| match event {
-                    Event::Ask(question) => Event::Ask(named(question, &server, own_names)),
-                    Event::Done(outcome) => Event::Done(match inspection.take() {
-                        Some(inspection) => inspection.outcome(&gateway, outcome),
-                        None => outcome,
-                    }),
-                    other @ (Event::Changed(_)
-                    | Event::Log(_)
-                    | Event::Progress(_)
-                    | Event::Said(_)
-                    | Event::Watch(_)) => other,
+                let events = events.then(move |event| {
+                    let (gateway, event) = (Arc::clone(&gateway), told(event, inspection.as_ref(), &server, own_names));
+                    let inspection = if matches!(event, Event::Done(_)) { inspection.take() } else { None };
+                    async move {
+                        match (event, inspection) {
+                            (Event::Done(outcome), Some(inspection)) if inspection.changes(&gateway, &outcome) => {
+                                Event::Done(Box::pin(inspection.outcome(&gateway, outcome)).await)
+                            }
+                            (event, _) => event,
+                        }
+                    }
                 });
                 Reply::events(Box::pin(events)).with_guards(guards)
             }
         }
     }
 
-    /// Says whether something has to be done to an outcome. Most pass as they are.
-    fn changes(&self, outcome: &Outcome) -> bool {
+    /// Says whether something may have to be done to an outcome. Most pass as they are.
+    fn changes(&self, gateway: &Gateway, outcome: &Outcome) -> bool {
         let Ok(Answer::Upstream { response, .. }) = outcome else { return false };
-        asks_for_input(response) || rewrite::may_rewrite(&self.call, response)
+        asks_for_input(response)
+            || rewrite::may_rewrite(&self.call, response)
+            || self.shaper.as_ref().is_some_and(|shaper| shaper.concerns(gateway, outcome))
     }
 
-    fn outcome(self, gateway: &Gateway, outcome: Outcome) -> Outcome {
+    async fn outcome(self, gateway: &Gateway, outcome: Outcome) -> Outcome {
+        let shaper = self.shaper.filter(|shaper| shaper.concerns(gateway, &outcome));
+        let outcome = match shaper {
+            // What is left is still in the server's own words.
+            Some(shaper) => shaper.shape(gateway, &self.principal, &self.entry, outcome).await,
+            None => outcome,
+        };
         match outcome {
             Ok(Answer::Upstream { mut response, era }) => {
                 if !self.own_names {
@@ -155,6 +173,18 @@ fn named(question: Question, server: &UpstreamName, own_names: bool) -> Question
     let params = if own_names { question.params } else { rewrite::question(server, &question.params) };
     let params = bridge::named(question.kind, &params, server.as_str());
     Question { params, ..question }
+}
+
+/// What is told on the way: a question with its server's name, all else as long as the reader may have it.
+fn told(event: Event, inspection: Option<&Inspection>, server: &UpstreamName, own_names: bool) -> Event {
+    let shaper = inspection.and_then(|inspection| inspection.shaper.as_ref());
+    match (event, shaper) {
+        (Event::Ask(question), _) => Event::Ask(named(question, server, own_names)),
+        (Event::Log(raw), Some(shaper)) => Event::Log(shaper.notification(raw)),
+        (Event::Progress(raw), Some(shaper)) => Event::Progress(shaper.notification(raw)),
+        (other @ (Event::Log(_) | Event::Progress(_)), None) => other,
+        (other @ (Event::Changed(_) | Event::Done(_) | Event::Said(_) | Event::Watch(_)), _) => other,
+    }
 }
 
 /// Opens the state that a retry carries, as the server's own JSON text.

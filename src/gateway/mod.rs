@@ -16,6 +16,7 @@ mod refresh;
 mod resolve;
 mod rewrite;
 mod settings;
+mod shape;
 mod snapshot;
 mod standing;
 #[cfg(test)]

@@ -6,10 +6,12 @@
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::exchange::{Answer, Call, Caller as _, Discovery, Exchange, Handler, Reject, Reply};
 use crate::identity::Credential;
@@ -22,7 +24,10 @@ use super::admit::Admitted;
 use super::identify::Identified;
 use super::timed::AllTimed;
 use super::watch::Watcher;
-use super::{GatewaySettings, Snapshot, admit, authorize, dispatch, inspect, list, listen, resolve};
+use super::{GatewaySettings, Snapshot, admit, authorize, dispatch, inspect, list, listen, resolve, shape};
+
+/// How often what was kept of answers is looked through.
+const SWEEP_PAUSE: Duration = Duration::from_secs(60);
 
 /// The hall. It is a [`Handler`].
 pub struct Gateway {
@@ -38,6 +43,9 @@ pub struct Gateway {
     pub(super) watchers: Mutex<Vec<Watcher>>,
     pub(super) seal: Seal,
     pub(super) clock: Clock,
+    /// What of answers is kept.
+    pub(super) blobs: Arc<Blobs>,
+    pub(super) tasks: Tasks,
 }
 
 impl Gateway {
@@ -48,6 +56,7 @@ impl Gateway {
     pub fn new(
         settings: GatewaySettings,
         targets: Arc<TargetSet>,
+        blobs: Blobs,
         tasks: &Tasks,
         clock: Clock,
     ) -> Result<Arc<Self>, SealError> {
@@ -59,10 +68,22 @@ impl Gateway {
         let published = watch::Sender::new(0);
         let (reloads, publishing) = (AtomicU64::new(0), Mutex::new(()));
         let (watchers, timed) = (Mutex::default(), Arc::default());
-        let gateway = Arc::new(Self { snapshot, reloads, publishing, published, timed, watchers, seal, clock });
+        let gateway = Arc::new(Self {
+            snapshot,
+            reloads,
+            publishing,
+            published,
+            timed,
+            watchers,
+            seal,
+            clock,
+            blobs: Arc::new(blobs),
+            tasks: tasks.clone(),
+        });
         let snapshots = gateway.published.subscribe();
         tasks.spawn("keep watched resources", Arc::clone(&gateway).keep_watches(tasks.clone(), snapshots));
         tasks.spawn("refresh the snapshot", Arc::clone(&gateway).refresh(news));
+        tasks.spawn("sweep what is kept", Arc::clone(&gateway).sweep());
         tasks.spawn("end calls that nobody takes", Arc::clone(&gateway.timed).run());
         tasks.spawn("forget rates", admit::forget(Arc::downgrade(&gateway)));
         Ok(gateway)
@@ -86,14 +107,30 @@ impl Gateway {
         let _published = self.published.subscribe().wait_for(|seen| *seen >= news).await.is_ok();
     }
 
+    /// Lets go of what was kept of answers and is too old.
+    async fn sweep(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(SWEEP_PAUSE);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let (blobs, snapshot) = (Arc::clone(&self.blobs), self.snapshot.load_full());
+            if let Err(err) = self.tasks.blocking(move || blobs.sweep(&snapshot.settings().blob)).await {
+                tracing::error!(%err, "what was kept of answers could not be swept");
+            }
+        }
+    }
+
     /// One request for one server: resolve → authorize → admit → dispatch → inspect.
     async fn ask_server(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> Result<Reply, Reject> {
+        if let Some(own) = shape::asks_for_own(&exchange) {
+            return Box::pin(shape::read_own(self, &caller, &exchange, own)).await;
+        }
         let resolved = resolve::resolve(self, caller, exchange).await?;
         let inspection = inspect::Inspection::of(&resolved);
         let permitted = authorize::authorize(self, resolved)?;
         let admitted = admit::admit(self, permitted).await?;
         let Admitted { authorized, place } = admitted;
-        let reply = inspection.inspect(self, dispatch::dispatch(self, authorized).await);
+        let reply = inspection.inspect(self, dispatch::dispatch(self, authorized).await).await;
         Ok(match place {
             Some(place) => reply.with_permit(place),
             None => reply,
@@ -144,7 +181,7 @@ impl Handler for Gateway {
                 }
                 Call::Watch { uri, watching } => {
                     let watched = gateway.watch(caller, &exchange.endpoint, &uri, &watching).await;
-                    Reply::once(watched.map(|_| Answer::Ended))
+                    Reply::once(watched.map(|()| Answer::Ended))
                 }
                 Call::ToServer(_) => {
                     gateway.ask_server(caller, exchange).await.unwrap_or_else(|reject| Reply::once(Err(reject)))

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::blob::OwnUri;
 use crate::catalog::{Entry, own_uri};
 use crate::exchange::{Call, ClientFacts, Endpoint, Exchange, Owner, ReasonCode, Reject, RejectKind, ServerCall};
 use crate::policy::{Action, Decision};
@@ -70,7 +71,8 @@ pub(super) fn may(caller: &Identified, endpoint: &Endpoint, kind: Kind, name: &s
     match kind {
         Kind::Tools | Kind::Prompts => listed(kind),
         Kind::Resources | Kind::Templates => {
-            listed(Kind::Resources) || listed(Kind::Templates) || by_uri(caller, endpoint, name).is_some()
+            let own = || OwnUri::read(name).is_some();
+            listed(Kind::Resources) || listed(Kind::Templates) || by_uri(caller, endpoint, name).is_some() || own()
         }
     }
 }

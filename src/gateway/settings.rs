@@ -1,13 +1,14 @@
 //! What the hall needs to know, checked, with units.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::blob::BlobSettings;
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::KeyRing;
 use crate::limit::LimitSettings;
-use crate::policy::Profile;
+use crate::policy::{BlobMode, CapRules, Profile};
 use crate::upstream::ServerSettings;
 
 /// How callers are known [AUT-1].
@@ -51,6 +52,12 @@ pub struct GatewaySettings {
     pub processes_per_principal: usize,
     /// The size of one page of our own lists, in bytes (product §9: 8 MiB).
     pub list_page_bytes: usize,
+    /// What results of all servers are made smaller by, unless a policy says otherwise [LIM-3, LIM-7].
+    pub caps: CapRules,
+    /// What becomes of attachments of single servers, unless a policy says otherwise.
+    pub server_blobs: BTreeMap<UpstreamName, BlobMode>,
+    /// What may be kept of answers.
+    pub blob: BlobSettings,
 }
 
 impl GatewaySettings {

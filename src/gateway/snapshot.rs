@@ -9,7 +9,7 @@ use crate::catalog::{Catalog, Entry, HeaderRule, Scope, ServerLists, View, Warni
 use crate::exchange::ReasonCode;
 use crate::id::{PrincipalId, UpstreamName};
 use crate::limit::Limits;
-use crate::policy::{Action, Decision, Pattern, Profile, Subject};
+use crate::policy::{Action, BlobMode, CapRules, Caps, Decision, Overflow, Pattern, Profile, Subject};
 use crate::upstream::TargetSet;
 use crate::wire::mcp::Kind;
 
@@ -39,6 +39,9 @@ pub(super) struct Audience {
     granted: BTreeSet<UpstreamName>,
     profile: Option<Arc<Profile>>,
     view: View,
+    caps: Caps,
+    /// Servers whose answers have other caps, or none because nobody looks at them.
+    other_caps: HashMap<UpstreamName, Option<Caps>>,
 }
 
 impl Snapshot {
@@ -68,14 +71,19 @@ impl Snapshot {
                     audience.granted == principal.granted && same(&audience.profile, &principal.profile)
                 });
                 let audience = known.cloned().unwrap_or_else(|| {
-                    let new = Arc::new(Audience::build(&catalog, principal.granted.clone(), principal.profile.clone()));
+                    let new = Arc::new(Audience::build(
+                        &catalog,
+                        &settings,
+                        principal.granted.clone(),
+                        principal.profile.clone(),
+                    ));
                     audiences.push(Arc::clone(&new));
                     new
                 });
                 (principal.id.clone(), audience)
             })
             .collect();
-        let nobody = Arc::new(Audience::build(&Catalog::default(), BTreeSet::new(), None));
+        let nobody = Arc::new(Audience::build(&Catalog::default(), &settings, BTreeSet::new(), None));
         let unmatched = unmatched(&settings, &targets, &catalog);
         let slugs = targets.iter().map(|server| (server.name().slug(), server.name().clone())).collect();
         Self { slugs, settings, targets, limits, generation, reloads, news, principals, nobody, catalog, unmatched }
@@ -191,13 +199,40 @@ fn unmatched(settings: &GatewaySettings, targets: &TargetSet, catalog: &Catalog)
 }
 
 impl Audience {
-    fn build(catalog: &Catalog, granted: BTreeSet<UpstreamName>, profile: Option<Arc<Profile>>) -> Self {
+    fn build(
+        catalog: &Catalog,
+        settings: &GatewaySettings,
+        granted: BTreeSet<UpstreamName>,
+        profile: Option<Arc<Profile>>,
+    ) -> Self {
         let subject = Subject { granted: &granted, profile: profile.as_deref() };
         let view = View::build(catalog, |entry| {
             let action = Action { kind: entry.kind, server: &entry.server, shown: &entry.shown, full: &entry.full };
             subject.decide(&action) == Decision::Allow
         });
-        Self { view, granted, profile }
+        let (caps, other_caps) = caps(settings, profile.as_deref());
+        Self { granted, profile, view, caps, other_caps }
+    }
+
+    /// Returns how much text one result may have, where no server matters.
+    pub(super) const fn read_chars_max(&self) -> Option<usize> {
+        self.caps.max_result_chars
+    }
+
+    /// Says whether its results may hold links to what the gateway keeps.
+    pub(super) fn links(&self) -> bool {
+        let links = |caps: &Caps| {
+            caps.blobs != BlobMode::Pass || (caps.max_result_chars.is_some() && caps.overflow == Overflow::Link)
+        };
+        links(&self.caps) || self.other_caps.values().flatten().any(links)
+    }
+
+    /// Returns what answers of a server are made smaller by; `None` if they are passed on as they are.
+    pub(super) fn caps(&self, server: &UpstreamName) -> Option<Caps> {
+        if self.other_caps.is_empty() {
+            return Some(self.caps);
+        }
+        self.other_caps.get(server).copied().unwrap_or(Some(self.caps))
     }
 
     pub(super) const fn view(&self) -> &View {
@@ -207,6 +242,19 @@ impl Audience {
     pub(super) fn subject(&self) -> Subject<'_> {
         Subject { granted: &self.granted, profile: self.profile.as_deref() }
     }
+}
+
+/// Settles what answers are made smaller by, and for which servers it is otherwise.
+fn caps(settings: &GatewaySettings, profile: Option<&Profile>) -> (Caps, HashMap<UpstreamName, Option<Caps>>) {
+    let policy = profile.map(|profile| profile.caps.clone()).unwrap_or_default();
+    let all = policy.or(&settings.caps).settled();
+    let mut others: HashMap<UpstreamName, Option<Caps>> = HashMap::default();
+    for (server, blobs) in &settings.server_blobs {
+        let server_rules = CapRules { blobs: Some(*blobs), ..CapRules::default() };
+        others.insert(server.clone(), Some(policy.or(&server_rules).or(&settings.caps).settled()));
+    }
+    others.extend(settings.servers.iter().filter(|server| !server.inspect).map(|server| (server.name.clone(), None)));
+    (all, others)
 }
 
 fn same(one: &Option<Arc<Profile>>, two: &Option<Arc<Profile>>) -> bool {

@@ -1,6 +1,6 @@
 //! The hall, driven at `Handler::call`: visible ⇔ callable, and refusals that look alike.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
 
 use super::{Auth, Gateway, GatewaySettings, PrincipalSettings};
+use crate::blob::{BlobSettings, Blobs};
 use crate::clock::Clock;
 use crate::exchange::{
     Answer, Call, Caller as _, ClientFacts, Endpoint, Event, Exchange, Handler as _, Outcome, Owner, OwnerKey,
@@ -19,7 +20,7 @@ use crate::exchange::{
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::{ApiKeyHash, Credential, KeyRing};
 use crate::limit::LimitSettings;
-use crate::policy::{Pattern, Profile};
+use crate::policy::{CapRules, Pattern, Profile};
 use crate::runtime::Tasks;
 use crate::secret::Secret;
 use crate::upstream::{TargetSet, fake};
@@ -95,6 +96,9 @@ pub(super) fn settings(names: &[UpstreamName], rules: &[Rules]) -> GatewaySettin
         first_list_wait: Duration::from_secs(30),
         processes_per_principal: TargetSet::PROCESSES_PER_PRINCIPAL,
         list_page_bytes: GatewaySettings::LIST_PAGE_BYTES,
+        caps: CapRules::default(),
+        server_blobs: BTreeMap::new(),
+        blob: BlobSettings::default(),
     }
 }
 
@@ -160,7 +164,14 @@ async fn check(tools: &[Vec<String>], rules: &[Rules]) {
         .collect();
     let tasks = Tasks::new();
     let (targets, calls) = fake::targets(&servers, &tasks);
-    let gateway = Gateway::new(settings(&names, rules), targets, &tasks, Clock::manual()).unwrap();
+    let gateway = Gateway::new(
+        settings(&names, rules),
+        targets,
+        Blobs::new(None, None, &Clock::manual()),
+        &tasks,
+        Clock::manual(),
+    )
+    .unwrap();
     let mut candidates: BTreeSet<String> = BTreeSet::from(["never_was".to_owned(), "one__never_was".to_owned()]);
     for (name, tools) in names.iter().zip(tools) {
         for tool in tools {
@@ -212,12 +223,20 @@ async fn credentials_fail_closed() {
     let (targets, _) = fake::targets(&[(name.clone(), vec![r#"{"name":"t"}"#.to_owned()])], &tasks);
     let mut settings = settings(&[name], &[(vec![0], None, Vec::new(), false)]);
     settings.auth = Auth::Keys;
-    let gateway = Gateway::new(settings.clone(), Arc::clone(&targets), &tasks, Clock::manual()).unwrap();
+    let gateway = Gateway::new(
+        settings.clone(),
+        Arc::clone(&targets),
+        Blobs::new(None, None, &Clock::manual()),
+        &tasks,
+        Clock::manual(),
+    )
+    .unwrap();
     for credential in [Credential::None, Credential::Malformed, Credential::ApiKey(Secret::new("key1".to_owned()))] {
         assert!(gateway.identify(&credential).is_err(), "{credential:?}");
     }
     settings.auth = Auth::None;
-    let open = Gateway::new(settings, targets, &tasks, Clock::manual()).unwrap();
+    let open =
+        Gateway::new(settings, targets, Blobs::new(None, None, &Clock::manual()), &tasks, Clock::manual()).unwrap();
     let local = open.identify(&Credential::None).unwrap();
     assert_eq!(local.principal().as_str(), "local");
     assert!(!local.serves(&Endpoint::Server(UpstreamName::new("one").unwrap())));
@@ -232,7 +251,8 @@ async fn a_call_has_an_end() {
     let tools = ["hang", "hang_progress"].map(|tool| format!(r#"{{"name":"{tool}"}}"#)).to_vec();
     let (targets, calls) = fake::targets(&[(name.clone(), tools)], &tasks);
     let settings = settings(&[name], &[(vec![0], None, Vec::new(), false)]);
-    let gateway = Gateway::new(settings, targets, &tasks, Clock::manual()).unwrap();
+    let gateway =
+        Gateway::new(settings, targets, Blobs::new(None, None, &Clock::manual()), &tasks, Clock::manual()).unwrap();
     let [client, _] = clients();
     let cancelled = || calls.lock().unwrap().drain(..).filter(|(what, _)| what == "cancelled").count();
     let refusal =
@@ -261,7 +281,9 @@ async fn patterns_without_effect_are_named() {
     let (targets, _) = fake::targets(&[(name.clone(), vec![r#"{"name":"a"}"#.to_owned()])], &tasks);
     let excluded = vec!["one__a".to_owned(), "one__b*".to_owned()];
     let settings = settings(&[name], &[(vec![0], Some(vec!["one__c".to_owned()]), excluded, false)]);
-    let gateway = Gateway::new(settings, Arc::clone(&targets), &tasks, Clock::manual()).unwrap();
+    let gateway =
+        Gateway::new(settings, Arc::clone(&targets), Blobs::new(None, None, &Clock::manual()), &tasks, Clock::manual())
+            .unwrap();
     targets.news().wait_for(|_| targets.iter().all(|server| server.status().lists.is_some())).await.unwrap();
     gateway.caught_up(*targets.news().borrow()).await;
     let said = gateway.snapshot().unmatched().join("; ");
@@ -283,7 +305,14 @@ async fn a_call_under_way_is_judged_by_each_reload() {
     keyless.keys = KeyRing::default();
     let kinds = [crate::exchange::RejectKind::Unknown, crate::exchange::RejectKind::Unauthenticated];
     for (after, kind) in [hidden, keyless].into_iter().zip(kinds) {
-        let gateway = Gateway::new(before.clone(), Arc::clone(&targets), &tasks, Clock::manual()).unwrap();
+        let gateway = Gateway::new(
+            before.clone(),
+            Arc::clone(&targets),
+            Blobs::new(None, None, &Clock::manual()),
+            &tasks,
+            Clock::manual(),
+        )
+        .unwrap();
         let [client, _] = clients();
         let begin = |tool: &'static str| {
             let caller = gateway.identify(&Credential::ApiKey(Secret::new("key0".to_owned()))).unwrap();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, poll};
 use tokio::time::advance;
 
+use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::exchange::{Endpoint, Event, EventStream, Handler as _, Reject, RejectKind, ReplyBody};
 use crate::gateway::tests::{clients, exchange, settings, tool_call};
@@ -30,7 +31,14 @@ impl Hall {
         let tools = ["hang_progress", "hang_logs", "hang_briefly"].map(|tool| format!(r#"{{"name":"{tool}"}}"#));
         let (targets, calls) = fake::targets(&[(name.clone(), tools.to_vec())], &tasks);
         let settings = settings(&[name], &[(vec![0], None, Vec::new(), false)]);
-        let gateway = Gateway::new(settings.clone(), Arc::clone(&targets), &tasks, Clock::manual()).unwrap();
+        let gateway = Gateway::new(
+            settings.clone(),
+            Arc::clone(&targets),
+            Blobs::new(None, None, &Clock::manual()),
+            &tasks,
+            Clock::manual(),
+        )
+        .unwrap();
         Self { gateway, targets, settings, calls, tasks }
     }
 

@@ -28,18 +28,36 @@ pub(super) struct Watcher {
     endpoint: Endpoint,
 }
 
+/// A resource whose server is being asked: it is not watched if it refuses, or if nobody waits for it any more.
+struct Begun<'a> {
+    watching: &'a Watching,
+    uri: &'a str,
+    settled: bool,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.watching.end(self.uri);
+        }
+    }
+}
+
 impl Gateway {
     /// Watches a resource for a client, once its server has accepted. One that is watched already stays as it is.
     ///
     /// # Errors
     /// [`Reject`]: unknown or hidden, which look alike; the server does not do that; or too many are watched.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing watched.
     pub(super) async fn watch(
         &self,
         caller: Identified,
         endpoint: &Endpoint,
         uri: &str,
         watching: &Watching,
-    ) -> Result<Identified, Reject> {
+    ) -> Result<(), Reject> {
         let (caller, entry) = match resource(&caller, endpoint, uri) {
             Some(entry) => (caller, entry),
             None => {
@@ -50,22 +68,22 @@ impl Gateway {
             }
         };
         if !watching.begin(uri).map_err(too_many)? {
-            return Ok(caller);
+            return Ok(());
         }
+        let mut begun = Begun { watching, uri, settled: false };
         self.register(&caller, endpoint, watching);
-        let watched = match ask(&caller, endpoint, &entry, uri, watching) {
-            Ok(watch) => watch.accepted().await.map(|()| watch).map_err(|err| refused(&err)),
-            Err(reject) => Err(reject),
-        };
-        match watched {
-            Ok(watch) => {
-                drop(watching.hold(uri, Some(Arc::new(watch))));
-                Ok(caller)
-            }
-            Err(reject) => {
-                watching.end(uri);
-                Err(reject)
-            }
+        let watch = ask(&caller, endpoint, &entry, uri, watching)?;
+        watch.accepted().await.map_err(|err| refused(&err))?;
+        begun.settled = true;
+        drop(watching.hold(uri, Some(Arc::new(watch))));
+        self.judge_again(caller.snapshot().generation());
+        Ok(())
+    }
+
+    /// Lets all be judged again if there is a newer snapshot: what was being asked then was left alone.
+    fn judge_again(&self, judged_by: u64) {
+        if self.snapshot.load().generation() != judged_by {
+            self.published.send_modify(|_| {});
         }
     }
 
@@ -90,7 +108,7 @@ impl Gateway {
                     return false;
                 }
                 for uri in watching.watched() {
-                    keep(watcher, &watching, uri, &tasks);
+                    keep(&self, watcher, &watching, uri, &tasks);
                 }
                 true
             });
@@ -99,7 +117,7 @@ impl Gateway {
 }
 
 /// Judges one watch anew.
-fn keep(watcher: &Watcher, watching: &Watching, uri: String, tasks: &Tasks) {
+fn keep(gateway: &Arc<Gateway>, watcher: &Watcher, watching: &Watching, uri: String, tasks: &Tasks) {
     let Watcher { caller, endpoint, .. } = watcher;
     // Where its server is being asked, that is not disturbed.
     let Some(held) = watching.settled(&uri) else { return };
@@ -115,7 +133,7 @@ fn keep(watcher: &Watcher, watching: &Watching, uri: String, tasks: &Tasks) {
     }
     let Ok(watch) = ask(caller, endpoint, &entry, &uri, watching) else { return };
     watching.ask(&uri, Asking::Begun);
-    let watching = watching.clone();
+    let (gateway, watching, generation) = (Arc::clone(gateway), watching.clone(), caller.snapshot().generation());
     tasks.spawn("watch a resource again", async move {
         // The old server is let go only now; what was missed in between counts as an update.
         match watch.accepted().await {
@@ -129,6 +147,7 @@ fn keep(watcher: &Watcher, watching: &Watching, uri: String, tasks: &Tasks) {
                 watching.ask(&uri, Asking::Failed);
             }
         }
+        gateway.judge_again(generation);
     });
 }
 

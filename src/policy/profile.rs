@@ -1,6 +1,6 @@
 //! A policy as the file states it [POL-2].
 
-use super::Pattern;
+use super::{CapRules, Pattern};
 
 /// What an `allowed_tools` that is empty means [POL-2].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Profile {
     pub deny_all_tools: bool,
     /// What an empty `allowed_tools` means.
     pub empty_allow: EmptyAllow,
+    /// What results are made smaller by.
+    pub caps: CapRules,
 }
 
 impl Profile {

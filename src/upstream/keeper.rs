@@ -257,9 +257,9 @@ async fn keep_kind(
     mut changes: watch::Receiver<Changes>,
     found: mpsc::Sender<Reading>,
 ) {
-    let mut doubts = server.doubts.subscribe();
+    let (mut doubts, mut elsewhere) = (server.doubts.subscribe(), server.elsewhere.subscribe());
     loop {
-        let before = *changes.borrow_and_update();
+        let (before, before_elsewhere) = (*changes.borrow_and_update(), *elsewhere.borrow_and_update());
         doubts.mark_unchanged();
         let reading = list::read(&started.link, kind, &server.settings);
         let listing = tokio::time::timeout(server.settings.tool_max, reading)
@@ -280,6 +280,7 @@ async fn keep_kind(
         };
         tokio::select! {
             () = changed(&mut changes, kind, &before) => sleep(COALESCE).await,
+            () = changed(&mut elsewhere, kind, &before_elsewhere) => sleep(COALESCE).await,
             Ok(()) = doubts.changed() => sleep(COALESCE).await,
             () = expired => {}
         }

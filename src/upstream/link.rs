@@ -153,6 +153,11 @@ impl Changes {
         changes.send_modify(|counts| counts.add(|_| true));
     }
 
+    /// Takes note that lists of these kinds have changed.
+    pub(super) fn some(changes: &watch::Sender<Self>, kinds: Kinds) {
+        changes.send_modify(|counts| counts.add(|kind| kinds.contains(kind)));
+    }
+
     fn add(&mut self, of: impl Fn(Kind) -> bool) {
         for (kind, count) in Kind::ALL.into_iter().zip(&mut self.0) {
             *count += u64::from(of(kind));

@@ -21,7 +21,7 @@ use crate::wire::mcp::{Capabilities, Era};
 
 use super::kept::Kept;
 use super::lease::Lease;
-use super::link::{Connector, Link, Outgoing, StartError};
+use super::link::{Changes, Connector, Link, Outgoing, StartError};
 use super::means::Means;
 use super::place::Places;
 use super::pool::Pool;
@@ -74,6 +74,8 @@ pub struct Server {
     pub(super) stopping: CancellationToken,
     /// Counts the calls that could not be delivered: a server that comes back without a word may have another list.
     pub(super) doubts: watch::Sender<u64>,
+    /// What connections that no list is read over have told of changed lists.
+    pub(super) elsewhere: watch::Sender<Changes>,
     pub(super) pool: Pool,
     eras: Mutex<Eras>,
     /// The connection the list is read over.
@@ -111,6 +113,7 @@ impl Server {
             apart: Notify::new(),
             stopping: CancellationToken::new(),
             doubts: watch::Sender::new(0),
+            elsewhere: watch::Sender::new(Changes::default()),
             pool: Pool::new(places),
             eras: Mutex::default(),
             catalog: Mutex::default(),

@@ -14,7 +14,7 @@ use crate::exchange::{Reject, UpstreamCall};
 use crate::wire::mcp::{Era, Features};
 
 use super::Isolation;
-use super::link::{Link, StartError, Started, Want};
+use super::link::{Changes, Link, StartError, Started, Want};
 use super::place::Place;
 use super::pool::{Found, Held, Holder, Key, Member, Outcome};
 use super::server::{Phase, Server};
@@ -183,10 +183,12 @@ impl Server {
         }
     }
 
-    /// Takes a connection out when it closes, and closes it when its owner ends.
+    /// Takes a connection out when it closes, and closes it when its owner ends. What it tells of changed lists is heard, for
+    /// a server may say it beside a call alone.
     pub(super) fn attend(self: &Arc<Self>, key: Key, member: Arc<Member>, owner_ended: Option<CancellationToken>) {
         let server = Arc::clone(self);
         let owner_ended = owner_ended.filter(|_| matches!(key.holder, Holder::Session(_)));
+        let mut changes = member.link.changes();
         self.tasks.spawn("watch a connection", async move {
             let link = Arc::clone(&member.link);
             let owner_gone = async {
@@ -195,9 +197,19 @@ impl Server {
                     None => std::future::pending().await,
                 }
             };
+            let mut known = *changes.borrow_and_update();
+            let told = async {
+                while changes.changed().await.is_ok() {
+                    let now = *changes.borrow_and_update();
+                    Changes::some(&server.elsewhere, now.since(&known));
+                    known = now;
+                }
+                std::future::pending().await
+            };
             tokio::select! {
                 () = link.closed().cancelled() => {}
                 () = owner_gone => member.retire().close(),
+                () = told => {}
             }
             server.pool.stock().closed(&key, &member);
             link.close();

@@ -4,6 +4,8 @@
 //! loopback.
 
 #[cfg(test)]
+mod attachments;
+#[cfg(test)]
 mod caps;
 #[cfg(test)]
 mod change;
@@ -17,6 +19,8 @@ mod deploy;
 mod eras;
 #[cfg(test)]
 mod explain;
+#[cfg(test)]
+mod gone;
 #[cfg(test)]
 mod help;
 #[cfg(test)]

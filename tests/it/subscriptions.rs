@@ -1,50 +1,9 @@
 //! Watched resources through the whole gateway, in all mixtures of eras and transports [POL-10, POL-15, R101-R104].
 
-use std::path::Path;
-use std::process::Stdio;
-
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
 
-use crate::support::{Client, ERAS, Era, Events, TestApp, quoted, within_deadline};
-
-const SCRIPT: &str = "tests/it/support/watched.py";
-
-/// How a server is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
-    Http,
-    Stdio,
-}
-
-/// A scripted server with resources.
-struct Watched {
-    lines: String,
-    _process: Option<Child>,
-}
-
-impl Watched {
-    async fn start(era: Era, how: How) -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(SCRIPT);
-        if how == How::Stdio {
-            let args = [script.display().to_string(), era.word().to_owned(), "stdio".to_owned()];
-            let lines = format!("command = \"python3\"\nargs = [{}]", args.map(|arg| quoted(&arg)).join(", "));
-            return Self { lines, _process: None };
-        }
-        let mut process = Command::new("python3")
-            .args([script.as_os_str(), era.word().as_ref(), "http".as_ref()])
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut port = String::new();
-        let mut stdout = BufReader::new(process.stdout.take().unwrap());
-        within_deadline("its port", stdout.read_line(&mut port)).await.unwrap();
-        let lines = format!("url = \"http://127.0.0.1:{}/mcp\"", port.trim());
-        Self { lines, _process: Some(process) }
-    }
-}
+use crate::support::watched::{How, Watched};
+use crate::support::{Client, ERAS, Era, Events, Gateway, TestApp, folder, within_deadline};
 
 /// What the server is subscribed to, each as often as it is.
 async fn subs(client: &Client) -> Vec<String> {
@@ -66,12 +25,16 @@ async fn touch(client: &Client, uri: &str) {
     assert!(client.call_with("up__touch", &format!(r#"{{"uri":"{uri}"}}"#)).await.is_result());
 }
 
-/// The URI of the next update.
+/// The URI of the next update; a session's stream tells of lists too.
 async fn updated(stream: &mut Events) -> String {
-    let event = within_deadline("an update", stream.next()).await.expect("the stream has ended");
-    let event: Value = serde_json::from_str(&event).unwrap();
-    assert_eq!(event["method"], json!("notifications/resources/updated"), "{event}");
-    event["params"]["uri"].as_str().unwrap().to_owned()
+    loop {
+        let event = within_deadline("an update", stream.next()).await.expect("the stream has ended");
+        let event: Value = serde_json::from_str(&event).unwrap();
+        if event["method"] == json!("notifications/resources/updated") {
+            return event["params"]["uri"].as_str().unwrap().to_owned();
+        }
+        assert!(event["method"].as_str().unwrap().ends_with("/list_changed"), "{event}");
+    }
 }
 
 /// Stops watching: by a request, or by closing the stream.
@@ -159,4 +122,78 @@ async fn only_who_may_read_may_watch() {
         assert_eq!(updated(&mut stream).await, "up+file:///a");
     }
     app.stop().await;
+}
+
+/// [CFG-4, POL-15]: who loses the right to read hears nothing more of it, and hears again when it comes back; a server that a
+/// reload replaces is subscribed to anew, and everybody is told once, for something may have been missed.
+#[tokio::test]
+async fn a_reload_takes_watches_along() {
+    const A: &str = "up+file:///a";
+    let upstream = Watched::start(Era::Legacy, How::Http).await;
+    let text = |policy: &str, timeout: u32| {
+        let (tables, _) = TestApp::servers(&[("up", format!("{}\ntool_timeout_secs = {timeout}", upstream.lines))]);
+        let mut text = format!(
+            "[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\nauth = \"keys\"\n{tables}[mcp_bundles.all]\n\
+             servers = [\"up\"]\n[policies.all]\n[policies.none]\nexcluded_tools = [\"up__*\"]\n"
+        );
+        for (name, policy) in [("ann", "all"), ("eve", policy)] {
+            text +=
+                &format!("[principals.{name}]\nmcp_bundles = [\"all\"]\npolicy = \"{policy}\"\n{}", TestApp::key(name));
+        }
+        text
+    };
+    let folder = folder();
+    let put = |text: &str| std::fs::write(folder.join("portcullis.toml"), text).unwrap();
+    put(&text("all", 60));
+    let mut gateway = Gateway::try_start_at(&[], folder.clone()).await.unwrap_or_else(|ended| panic!("{ended:?}"));
+    let ann = Client::connect(Era::Legacy, gateway.addr, "/mcp", Some("ann")).await;
+    let (mut hers, _) = ann.watch(&[A]).await;
+    let mut eves = Vec::new();
+    for era in ERAS {
+        let eve = Client::connect(era, gateway.addr, "/mcp", Some("eve")).await;
+        let (stream, watched) = eve.watch(&[A]).await;
+        assert_eq!(watched, [A]);
+        eves.push(stream);
+    }
+    let mut reload = async |new: &str| {
+        put(new);
+        gateway.hang_up();
+        gateway.says("the new configuration is in force").await;
+    };
+    reload(&text("none", 60)).await;
+    touch(&ann, "file:///a/1").await;
+    assert_eq!(updated(&mut hers).await, "up+file:///a/1");
+    reload(&text("all", 60)).await;
+    for stream in &mut eves {
+        assert_eq!(updated(stream).await, A, "watched again, and nothing of what came in between");
+    }
+    touch(&ann, "file:///a/2").await;
+    for stream in eves.iter_mut().chain([&mut hers]) {
+        assert_eq!(updated(stream).await, "up+file:///a/2");
+    }
+    reload(&text("all", 61)).await;
+    for stream in eves.iter_mut().chain([&mut hers]) {
+        assert_eq!(updated(stream).await, A);
+    }
+    until_subs(&ann, &["file:///a"]).await;
+    touch(&ann, "file:///a/3").await;
+    for stream in eves.iter_mut().chain([&mut hers]) {
+        assert_eq!(updated(stream).await, "up+file:///a/3");
+    }
+}
+
+/// A server that says it beside a call alone, on a connection that no list is read over: its list is read again [POL-10].
+#[tokio::test]
+async fn a_change_that_is_told_beside_a_call_is_heard() {
+    for server in ERAS {
+        let upstream = Watched::start(server, How::Http).await;
+        let app = TestApp::open(&[("up", upstream.lines.clone())]).await;
+        let client = Client::connect(Era::Legacy, app.addr, "/mcp", None).await;
+        let before = client.names().await.len();
+        let mut stream = client.listen().await;
+        assert!(client.call_with("up__grow", "{}").await.is_result());
+        assert!(within_deadline("a list change", stream.next()).await.unwrap().contains("/tools/list_changed"));
+        assert_eq!(client.names().await.len(), before + 1, "{server:?}");
+        app.stop().await;
+    }
 }

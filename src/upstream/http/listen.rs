@@ -145,7 +145,7 @@ fn is_unknown_method(message: &Message) -> bool {
 /// Reads a stream to its end; says whether it was one: it had an event, or did not end at once.
 async fn read(target: &Target, body: ResponseBody, place: &mut Place, mut take: impl FnMut(Message)) -> bool {
     let limits = sse::Limits { event_bytes_max: target.cap, stream_bytes_max: usize::MAX };
-    let mut reader = EventReader::new(body, limits);
+    let mut reader = EventReader::shared(body, limits);
     let mut lived = false;
     loop {
         let next = if lived {
@@ -162,6 +162,13 @@ async fn read(target: &Target, body: ResponseBody, place: &mut Place, mut take: 
         match next {
             Ok(Some(event)) => {
                 lived = true;
+                if event.too_large.is_some() {
+                    tracing::warn!(
+                        server = %target.name,
+                        cap = target.cap,
+                        "an event over max_response_bytes on the stream of list changes was skipped"
+                    );
+                }
                 let all = event.data.as_ref().filter(|_| event.is_message()).and_then(messages);
                 all.unwrap_or_default().into_iter().for_each(&mut take);
             }

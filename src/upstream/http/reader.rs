@@ -43,6 +43,11 @@ impl EventReader {
         Self { body, decoder: Decoder::new(limits), limits, read: 0, place: Place::default() }
     }
 
+    /// Begins to read a body on which more than one request's events come: one that is too large is skipped.
+    pub(super) fn shared(body: ResponseBody, limits: Limits) -> Self {
+        Self { decoder: Decoder::skipping(limits), ..Self::new(body, limits) }
+    }
+
     /// Reads on in another body: the place is kept, and what was read counts on.
     pub(super) fn resume(&mut self, body: ResponseBody) {
         let left = match self.limits.stream_bytes_max {

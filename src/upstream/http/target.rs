@@ -293,6 +293,14 @@ impl Target {
         Reject::upstream(RejectKind::Limit, public, String::new())
     }
 
+    /// The stream of one call is larger in sum than is allowed [LIM-1].
+    fn stream_over_cap(&self) -> Reject {
+        let (name, cap) = (&self.name, self.cap);
+        let public =
+            format!("server '{name}' sent more than 4 × {cap} bytes (max_response_bytes) in the stream of one call");
+        Reject::upstream(RejectKind::Limit, public, String::new())
+    }
+
     /// The request may have been read, and there is no answer (FC-TMO-03).
     pub(super) fn unknown_outcome(&self, why: String) -> Reject {
         let public = format!(
@@ -321,9 +329,8 @@ impl Target {
     pub(super) fn unreadable(&self, err: &ReadError) -> Reject {
         match err {
             ReadError::Broken(why) => self.unknown_outcome(why.clone()),
-            ReadError::Stream(sse::DecodeError::EventTooLarge { .. } | sse::DecodeError::StreamTooLarge { .. }) => {
-                self.over_cap()
-            }
+            ReadError::Stream(sse::DecodeError::EventTooLarge { .. }) => self.over_cap(),
+            ReadError::Stream(sse::DecodeError::StreamTooLarge { .. }) => self.stream_over_cap(),
             ReadError::Stream(other) => {
                 self.reject(format!("server '{}' sent a malformed event stream", self.name), other.to_string())
             }

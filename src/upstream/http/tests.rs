@@ -27,6 +27,10 @@ use crate::upstream::{EraChoice, ServerSettings, Transport};
 use crate::wire::jsonrpc::{Decoded, ErrorObject, Limits, Message, code, decode};
 use crate::wire::mcp::{CallParams, Era, HeaderParam, Kind, Kinds, Method, ProtocolVersion, RequestMeta};
 
+#[cfg(test)]
+#[path = "cap_tests.rs"]
+mod caps;
+
 // === helpers ===
 
 type Way = fn() -> Vec<Step>;

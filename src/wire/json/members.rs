@@ -33,6 +33,8 @@ pub struct Outline {
     members: SmallVec<[Member; 6]>,
     /// Some key in it may be one that carries a URI.
     uris: bool,
+    /// Some key in it may be one that holds base64.
+    marked: bool,
 }
 
 /// The members of one object with its text.
@@ -186,15 +188,15 @@ fn object<'a>(
     scanner: &mut Scanner<'a>,
     mut value: impl FnMut(&mut Scanner<'a>, &Key) -> Result<Range<usize>, Fault>,
 ) -> Result<Outline, Fault> {
-    let mut found = SmallVec::new();
+    let mut members = SmallVec::new();
     let mut more = !scanner.open(b'{')?;
     while more {
         let key = scanner.key()?;
         let value = value(scanner, &key)?;
-        found.push(Member { value: packed(&value), ..member_of(&key) });
+        members.push(Member { value: packed(&value), ..member_of(&key) });
         more = scanner.more()?;
     }
-    Ok(Outline { members: found, uris: scanner.has_uris() })
+    Ok(Outline { members, uris: scanner.has_uris(), marked: scanner.has_mark() })
 }
 
 /// Reads a key as it is spelled between its quotes.
@@ -313,6 +315,13 @@ impl Outline {
         self.uris
     }
 
+    /// Says whether some key of the text that was read with this object, at any depth, is `blob` or `data`: only then can it
+    /// hold base64 that the gateway looks at [LIM-2].
+    #[must_use]
+    pub const fn is_marked(&self) -> bool {
+        self.marked
+    }
+
     /// Returns which parts of `text`, the text this outline is of, go when some members go, each with its comma. They do
     /// not overlap.
     pub fn without(&self, text: &[u8], goes: impl Fn(&[u8]) -> bool) -> SmallVec<[Range<usize>; 4]> {
@@ -386,6 +395,35 @@ impl<'a> Members<'a> {
         self.outline.find(self.text, keys)
     }
 
+    /// Spells the object anew: without the members `drop`, and with `add` in the place of the first of them, else at the
+    /// end. All others stay as they are spelled.
+    #[must_use]
+    pub fn rebuilt(&self, drop: &[&str], add: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut out = Vec::from(*b"{");
+        let mut pending = Some(add);
+        let mut write = |part: &[&[u8]]| {
+            if out.len() > 1 {
+                out.push(b',');
+            }
+            part.iter().for_each(|piece| out.extend_from_slice(piece));
+        };
+        let mut put = |write: &mut dyn FnMut(&[&[u8]])| {
+            for (key, value) in pending.take().unwrap_or_default() {
+                write(&[b"\"", key.as_bytes(), b"\":", value]);
+            }
+        };
+        for member in &self.outline.members {
+            if drop.iter().any(|key| member.is(self.text, key)) {
+                put(&mut write);
+            } else {
+                write(&[self.text.get(member.place()).unwrap_or_default()]);
+            }
+        }
+        put(&mut write);
+        out.push(b'}');
+        out
+    }
+
     /// Returns which parts of the text go when some members go, each with its comma. They do not overlap.
     pub fn without(&self, goes: impl Fn(&[u8]) -> bool) -> SmallVec<[Range<usize>; 4]> {
         self.outline.without(self.text, goes)
@@ -435,6 +473,30 @@ mod tests {
         assert_eq!(&whole[inner.unwrap().at(whole, "k").unwrap().unwrap()], br#"[{"deep":1}]"#);
         assert_eq!(&whole[outer.at(whole, "y").unwrap().unwrap()], br#"{"z":1}"#);
         assert!(nested(whole, 3, |_| true).is_err());
+    }
+
+    /// [LIM-2]: what may hold base64 is seen by the one scan.
+    #[test]
+    fn keys_that_may_hold_base64_leave_a_mark() {
+        let marked = |whole: &str| {
+            let (_, inner) = nested(whole.as_bytes(), 8, |key| key == b"result").unwrap();
+            inner.unwrap().is_marked()
+        };
+        assert!(marked(r#"{"result":{"content":[{"data":""}]}}"#));
+        assert!(marked(r#"{"result":{"a":[{"r":{"blob":1}}],"b":2}}"#));
+        assert!(marked(r#"{"result":{"a":{"\u0064ata":1}}}"#));
+        assert!(!marked(
+            r#"{"result":{"content":[{"type":"text","text":"\"data\":\"blob\""}],"datas":{"dat":[]}},"data":1}"#
+        ));
+    }
+
+    #[test]
+    fn an_object_is_spelled_anew() {
+        let whole = br#"{ "a":1 , "\u0062" : [2],"c":"x" }"#;
+        let read = members(whole).unwrap();
+        assert_eq!(read.rebuilt(&["b"], &[("n", b"0"), ("m", b"{}")]), br#"{"a":1,"n":0,"m":{},"c":"x"}"#);
+        assert_eq!(read.rebuilt(&["z"], &[("n", b"0")]), br#"{"a":1,"\u0062" : [2],"c":"x","n":0}"#);
+        assert_eq!(read.rebuilt(&["a", "b", "c"], &[]), b"{}");
     }
 
     #[test]

@@ -6,9 +6,11 @@
 mod find;
 mod members;
 mod scan;
+mod spelled;
 mod text;
 
 pub use find::{Member, Place, find};
 pub use members::{JsonError, Members, Outline, Raw, elements, floors, leading, members, nested};
 pub use scan::ScanError;
+pub use spelled::Spelled;
 pub use text::{quoted, text, text_of};

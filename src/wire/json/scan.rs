@@ -40,6 +40,8 @@ pub(super) struct Scanner<'a> {
     objects: [u64; DEPTH_MAX / 64],
     /// All bits of all that has been read in strings; elsewhere nothing but ASCII is let through.
     bits: u64,
+    /// A key that may hold base64 has been read.
+    marked: bool,
     /// A key that may carry a URI was read.
     uris: bool,
     error: ScanError,
@@ -60,7 +62,17 @@ impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a [u8], depth_max: usize) -> Self {
         let depth_max = depth_max.min(DEPTH_MAX);
         let error = ScanError::Expected("JSON", 0);
-        Self { text, at: 0, depth_max, depth: 0, objects: [0; DEPTH_MAX / 64], bits: 0, uris: false, error }
+        Self {
+            text,
+            at: 0,
+            depth_max,
+            depth: 0,
+            objects: [0; DEPTH_MAX / 64],
+            bits: 0,
+            marked: false,
+            uris: false,
+            error,
+        }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -81,6 +93,11 @@ impl<'a> Scanner<'a> {
     /// Says whether a key that may carry a URI was read: one that ends as `uri` and `resourceUri` do.
     pub(super) const fn has_uris(&self) -> bool {
         self.uris
+    }
+
+    /// Says whether a key `blob` or `data` was read, or one with an escape that may spell either.
+    pub(super) const fn has_mark(&self) -> bool {
+        self.marked
     }
 
     /// Returns how many bytes have been read.
@@ -167,6 +184,7 @@ impl<'a> Scanner<'a> {
         let start = self.at + 1;
         let escaped = self.string()?;
         let at = start..self.at - 1;
+        self.marked |= escaped || matches!(self.text.get(at.clone()), Some(b"blob" | b"data"));
         // An escape may stand for any letter.
         self.uris |= escaped || matches!(self.text.get(start..at.end), Some([.., b'r', b'i']));
         if self.next() != Some(b':') {

@@ -307,6 +307,29 @@ impl Response {
         Self { raw, id: self.id, id_at, payload, outline: None, edits: Vec::new() }
     }
 
+    /// Returns the same answer with several places of its result or error replaced; an empty place inserts. The places
+    /// do not overlap, and lie within the result or error, in `raw`; no other edit has been asked for.
+    #[must_use]
+    pub fn with_edits(self, changes: Vec<(Range<usize>, Bytes)>) -> Self {
+        let moved = |place: usize| {
+            let before = changes.iter().filter(|(at, _)| at.end <= place);
+            let (gone, come) = before.fold((0, 0), |(gone, come), (at, text)| (gone + at.len(), come + text.len()));
+            place + come - gone
+        };
+        // The places lie inside: what ends where one begins, or begins where one ends, is not there.
+        let moved = |place: &Range<usize>| moved(place.start)..moved(place.end);
+        let payload = match &self.payload {
+            Payload::Error(place) => Payload::Error(moved(place)),
+            Payload::Result(place) => Payload::Result(moved(place)),
+        };
+        let id_at = moved(&self.id_at);
+        let mut edits = Edits::new(self.raw);
+        for (at, text) in changes {
+            edits.replace(at, text);
+        }
+        Self { raw: edits.apply(), id: self.id, id_at, payload, outline: None, edits: Vec::new() }
+    }
+
     /// Makes a response that carries `result`, a JSON text, for the request `id`.
     #[must_use]
     pub fn with_result(id: &RequestId, result: &[u8]) -> Self {

@@ -2,7 +2,9 @@
 //!
 //! Not for: carrying payloads as types. Only what is routed on, checked or rewritten is read.
 
+mod base64;
 mod capability;
+mod content;
 mod definition;
 mod features;
 mod header;
@@ -14,7 +16,9 @@ mod method;
 mod params;
 mod version;
 
+pub use base64::{Base64, Base64Error};
 pub use capability::Capabilities;
+pub use content::{Block, BlockKind, Field, LinkFacts, text_block, well_formed_mime};
 pub use definition::{Definition, DefinitionError, HeaderParam, ParamValue};
 pub use features::{Feature, Features};
 pub use header::{HeaderError, decode_value, encode_value, name};

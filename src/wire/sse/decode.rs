@@ -24,6 +24,8 @@ use eventsource_stream::EventStream;
 use futures_core::Stream;
 use memchr::{memchr, memchr2};
 
+use super::skip::{Ends, Skipping};
+
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 const DATA_PREFIX: &[u8] = b"data: ";
 
@@ -40,6 +42,8 @@ pub struct Event {
     pub id: Option<String>,
     /// The value of the last `retry` line that is digits only.
     pub retry_ms: Option<u64>,
+    /// The block was over the limit: nothing else of it is there (only of [`Decoder::skipping`]).
+    pub too_large: Option<Box<Ends>>,
 }
 
 /// What a peer may make a [`Decoder`] read.
@@ -113,7 +117,16 @@ pub struct Decoder {
     after_cr: bool,
     unfinished: Unfinished,
     block: Block,
+    oversize: Oversize,
     failed: Option<DecodeError>,
+}
+
+/// What a block over the limit does.
+enum Oversize {
+    /// It ends the stream.
+    Ends,
+    /// It is skipped; perhaps one is at this moment.
+    Skipped(Option<Skipping>),
 }
 
 /// What the current chunk's predecessors hold of the current line.
@@ -168,8 +181,15 @@ impl Decoder {
             after_cr: false,
             unfinished: Unfinished::Nothing,
             block: Block::default(),
+            oversize: Oversize::Ends,
             failed: None,
         }
+    }
+
+    /// Creates one that goes on after a block over the limit: of it only the ends are kept. After four limits without an
+    /// end it gives up [LIM-1].
+    pub fn skipping(limits: Limits) -> Self {
+        Self { oversize: Oversize::Skipped(None), ..Self::new(limits) }
     }
 
     /// Takes the next chunk of the stream, of any size; it is read by [`next_event`](Self::next_event).
@@ -228,7 +248,21 @@ impl Decoder {
             cost::scan(consumed);
             self.position = start + consumed;
             self.after_cr = terminator == Some(b'\r');
-            self.charge(consumed)?;
+            if matches!(self.oversize, Oversize::Skipped(Some(_))) {
+                if let Some(event) = self.skip(start, start + length, terminator.is_some())? {
+                    return Ok(Some(event));
+                }
+                continue;
+            }
+            match self.charge(consumed) {
+                Err(_) if matches!(self.oversize, Oversize::Skipped(None)) => {
+                    if let Some(event) = self.begin_skip(start, start + length, terminator.is_some()) {
+                        return Ok(Some(event));
+                    }
+                    continue;
+                }
+                charged => charged?,
+            }
             if terminator.is_none() {
                 self.hold_from(start);
             } else if let Some(event) = self.end_line(start, start + length)? {
@@ -251,6 +285,54 @@ impl Decoder {
         let limit = self.limits.event_bytes_max;
         self.block_bytes = self.block_bytes.saturating_add(bytes);
         if self.block_bytes > limit { Err(DecodeError::EventTooLarge { limit }) } else { Ok(()) }
+    }
+
+    /// Begins to skip the block that is held, with the chunk's `start..end`.
+    fn begin_skip(&mut self, start: usize, end: usize, line_ends: bool) -> Option<Event> {
+        let part = self.chunk.get(start..end).unwrap_or_default();
+        let line = match mem::take(&mut self.unfinished) {
+            Unfinished::Comment => BytesMut::from(&b":"[..]),
+            Unfinished::Nothing => BytesMut::new(),
+            Unfinished::Text(text) => text,
+        };
+        let block = mem::take(&mut self.block);
+        let data: &[u8] = match &block.data {
+            Data::Absent => b"",
+            Data::Many(lines) => lines,
+            Data::One(value) => value,
+        };
+        let mut skipping = Skipping::begin(&[data, &line, part], self.block_bytes);
+        // It was the blank line that was one byte too many: the block is over.
+        let over = line_ends && line.is_empty() && part.is_empty();
+        if line_ends {
+            skipping.end_line();
+        }
+        if over {
+            return Some(self.skipped(skipping));
+        }
+        self.oversize = Oversize::Skipped(Some(skipping));
+        None
+    }
+
+    fn skip(&mut self, start: usize, end: usize, line_ends: bool) -> Result<Option<Event>, DecodeError> {
+        let part = self.chunk.get(start..end).unwrap_or_default();
+        let limit = self.limits.event_bytes_max;
+        let Oversize::Skipped(skipping) = &mut self.oversize else { return Ok(None) };
+        let Some(mut skipping) = skipping.take() else { return Ok(None) };
+        if skipping.take(part, line_ends) {
+            return Ok(Some(self.skipped(skipping)));
+        }
+        if skipping.is_hopeless(limit) {
+            return Err(DecodeError::EventTooLarge { limit });
+        }
+        self.oversize = Oversize::Skipped(Some(skipping));
+        Ok(None)
+    }
+
+    fn skipped(&mut self, skipping: Skipping) -> Event {
+        self.block_bytes = 0;
+        self.first_line = false;
+        Event { too_large: Some(Box::new(skipping.finish())), ..Event::default() }
     }
 
     /// Keeps the chunk's bytes from `start` for the line that goes on in the next chunk.
@@ -297,6 +379,7 @@ impl Decoder {
         self.position = 0;
         self.unfinished = Unfinished::Nothing;
         self.block = Block::default();
+        self.oversize = Oversize::Ends;
         self.failed = Some(error);
         error
     }
@@ -342,7 +425,7 @@ impl Block {
             return Ok(None);
         }
         let Self { event, data, id, retry_ms } = self;
-        Ok(Some(Event { event, data: data.finish()?, id, retry_ms }))
+        Ok(Some(Event { event, data: data.finish()?, id, retry_ms, too_large: None }))
     }
 }
 

@@ -8,6 +8,9 @@
 
 mod decode;
 mod encode;
+mod skip;
+#[cfg(test)]
+mod skip_tests;
 #[cfg(test)]
 mod tests;
 
@@ -15,3 +18,4 @@ pub use decode::{DecodeError, Decoder, Event, Limits};
 pub use encode::{
     END, EventId, Frame, Head, KEEP_ALIVE, begin_message, encode_endpoint, encode_message, frame_message, message,
 };
+pub use skip::Ends;

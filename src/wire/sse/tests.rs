@@ -191,7 +191,7 @@ fn invalid_utf8_is_an_error_where_it_would_be_shown() {
 #[test]
 fn the_last_line_of_a_field_wins_and_bad_ones_change_nothing() {
     let block = b"event: x\nevent\nid: 1\nid: 2\nid: 3\0\nretry: 5\nretry: 99999999999999999999999\nretry:\n\n";
-    let expected = Event { event: Some(String::new()), id: Some("2".to_owned()), retry_ms: Some(5), data: None };
+    let expected = Event { event: Some(String::new()), id: Some("2".to_owned()), retry_ms: Some(5), ..blank() };
     assert_eq!(events(&[block]), [expected]);
 }
 
@@ -482,7 +482,7 @@ fn oracle(chunks: &[&[u8]]) -> Vec<Event> {
     let mut events = Vec::new();
     while let Poll::Ready(Some(block)) = blocks.as_mut().poll_next(&mut context) {
         let sse_stream::Sse { event, data, id, retry } = block.unwrap();
-        events.push(Event { event, data: data.map(Bytes::from), id, retry_ms: retry });
+        events.push(Event { event, data: data.map(Bytes::from), id, retry_ms: retry, ..blank() });
     }
     events
 }

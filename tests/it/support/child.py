@@ -69,6 +69,10 @@ def call(request, line, stateless):
         else:
             result(request, f'"resultType":"complete","content":[],"state":{state}')
         return
+    if name == "say":
+        head = HEAD + "," if stateless else ""
+        result(request, head + raw(line, "arguments")[1:-1])
+        return
     if name == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         stubborn.append(True)

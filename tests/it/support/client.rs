@@ -40,6 +40,8 @@ pub(crate) struct Events {
     rest: Rest,
     text: String,
     ready: std::collections::VecDeque<String>,
+    /// The last id that an event had.
+    last: Option<String>,
 }
 
 /// The body of a request; `members` stand in its params, `meta` in their `_meta`, each without braces.
@@ -161,7 +163,7 @@ impl Client {
             ready.push_back(wire.body(rest).await);
             rest = Rest::Over;
         }
-        Events { wire, rest, text: String::new(), ready }
+        Events { wire, rest, text: String::new(), ready, last: None }
     }
 
     /// Calls a tool; `None` if the connection ends without an answer.
@@ -171,6 +173,13 @@ impl Client {
             .sends("POST", &self.fields("tools/call", Some(name)), &self.body("1", "tools/call", "", &members))
             .await?;
         Some(answer(wire, &head).await)
+    }
+
+    /// Reads a resource.
+    pub(crate) async fn read(&self, uri: &str) -> Answer {
+        let members = format!(r#""uri":{}"#, quoted(uri));
+        let fields = self.fields("resources/read", Some(uri));
+        self.post(&fields, &self.body("\"r\"", "resources/read", "", &members)).await
     }
 
     /// Lists the tools, as definitions.
@@ -199,6 +208,19 @@ impl Client {
         self.post(&self.fields(method, None), &self.body("\"ask\"", method, "", members)).await
     }
 
+    /// Sends a request whose answer is a stream, with the id `"open"`.
+    pub(crate) async fn open(&self, method: &str, name: Option<&str>, meta: &str, members: &str) -> Events {
+        let body = self.body("\"open\"", method, meta, members);
+        let (wire, head) = self.send("POST", &self.fields(method, name), &body).await;
+        Events::of(wire, &head)
+    }
+
+    /// Comes back for the stream of an event.
+    pub(crate) async fn come_back(&self, last_id: &str) -> Events {
+        let (wire, head) = self.send("GET", &[("Last-Event-ID", last_id.to_owned())], "").await;
+        Events::of(wire, &head)
+    }
+
     /// Watches resources, and opens the stream on which their updates are told. Returns it with those that are watched.
     pub(crate) async fn watch(&self, uris: &[&str]) -> (Events, Vec<String>) {
         let mut watched = Vec::new();
@@ -214,8 +236,7 @@ impl Client {
         let members = format!(r#""notifications":{{"resourceSubscriptions":[{}]}}"#, list.join(","));
         let body = self.body("\"watch\"", "subscriptions/listen", "", &members);
         let (wire, head) = self.send("POST", &self.fields("subscriptions/listen", None), &body).await;
-        assert!(head.line.contains(" 200 "), "{head:?}");
-        let mut events = Events { wire, rest: head.rest(false), text: String::new(), ready: Default::default() };
+        let mut events = Events::of(wire, &head);
         let first = events.next().await.unwrap();
         assert!(first.contains("notifications/subscriptions/acknowledged"), "{first}");
         let first: Value = serde_json::from_str(&first).unwrap();
@@ -235,8 +256,7 @@ impl Client {
                 self.send("POST", &self.fields("subscriptions/listen", None), &body).await
             }
         };
-        assert!(head.line.contains(" 200 "), "{head:?}");
-        let mut events = Events { wire, rest: head.rest(false), text: String::new(), ready: Default::default() };
+        let mut events = Events::of(wire, &head);
         if self.era == Era::Stateless {
             let first = events.next().await.unwrap();
             assert!(first.contains("notifications/subscriptions/acknowledged"), "{first}");
@@ -281,6 +301,12 @@ impl Answer {
 }
 
 impl Events {
+    fn of(wire: Wire, head: &Head) -> Self {
+        assert!(head.line.contains(" 200 "), "{head:?}");
+        let rest = head.rest(false);
+        Self { wire, rest, text: String::new(), ready: Default::default(), last: None }
+    }
+
     /// Waits for the next event's data; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<String> {
         loop {
@@ -289,8 +315,20 @@ impl Events {
             }
             let part = self.wire.part(&mut self.rest).await?;
             self.text.push_str(&String::from_utf8(part).unwrap());
+            let whole = self.text.rfind("\n\n").map_or("", |at| self.text.get(..at).unwrap());
+            self.last = whole
+                .lines()
+                .rev()
+                .find_map(|line| line.strip_prefix("id: "))
+                .map(str::to_owned)
+                .or_else(|| self.last.take());
             self.ready.extend(take_events(&mut self.text));
         }
+    }
+
+    /// The id of the last event that has come.
+    pub(crate) fn last_id(&self) -> Option<String> {
+        self.last.clone()
     }
 
     /// Counts the list changes up to the end of the stream.

@@ -9,6 +9,7 @@ mod process;
 pub(crate) mod quiz;
 mod tunnel;
 mod upstream;
+pub(crate) mod watched;
 mod wire;
 pub(crate) mod yaml;
 

@@ -43,6 +43,8 @@ struct State {
     together: Mutex<Option<Arc<Barrier>>>,
     /// Lets `hold` go on.
     gate: Notify,
+    /// What a tool answers with, whatever it is asked.
+    answers: Mutex<Vec<(String, String)>>,
 }
 
 impl Upstream {
@@ -61,6 +63,7 @@ impl Upstream {
             streams: AtomicU64::new(0),
             together: Mutex::default(),
             gate: Notify::new(),
+            answers: Mutex::default(),
         });
         let upstream = Self { addr, state: Arc::clone(&state), tasks: tasks.clone() };
         upstream.set(tools);
@@ -103,6 +106,11 @@ impl Upstream {
     /// Holds each call of `together` until so many are there.
     pub(crate) fn gather(&self, count: usize) {
         *self.state.together.lock().unwrap() = Some(Arc::new(Barrier::new(count)));
+    }
+
+    /// Lets a tool answer with this result.
+    pub(crate) fn answer_with(&self, tool: &str, result: &str) {
+        self.state.answers.lock().unwrap().push((super::quoted(tool), result.to_owned()));
     }
 
     /// Lets one call of `hold` go on.
@@ -229,7 +237,9 @@ impl State {
         let name = raw(body, "params.name").unwrap();
         let arguments = raw(body, "params.arguments").unwrap_or_else(|| "null".to_owned());
         let complete = format!(r#"{{"echo":{arguments},{ODDITIES}}}"#);
+        let set = self.answers.lock().unwrap().iter().find(|(tool, _)| *tool == name).map(|(_, result)| result.clone());
         let result = match name.trim_matches('"') {
+            _ if set.is_some() => set.unwrap_or_default(),
             "endless" if self.sse => return endless(wire, EVENTS, b"data: ").await,
             "endless" => return endless(wire, ENDLESS_JSON, b"{\"jsonrpc\":\"2.0\",\"x\":\"").await,
             "ask" => match raw(body, "params.requestState") {
@@ -238,6 +248,8 @@ impl State {
                 ),
                 Some(state) => format!(r#"{{"resultType":"complete","content":[],"state":{state}}}"#),
             },
+            "say" if stateless => format!("{{{STATELESS_HEAD},{}", arguments.trim_start_matches('{')),
+            "say" => arguments.clone(),
             name => {
                 if name == "hold" {
                     self.gate.notified().await;

@@ -2,7 +2,8 @@
 
 Arguments: what it speaks (legacy, stateless) and how (stdio, http). Over HTTP it says its port on stdout. Its tools: `touch`
 changes the resource `uri` and tells whoever has subscribed to it or to what is above it; `subs` returns the resources that
-are subscribed, each as often as it is; `forget` ends all sessions. A resource named `refused` is not subscribed to.
+are subscribed, each as often as it is; `forget` ends all sessions; `hold` tells of progress and answers at `release`, unless
+it is cancelled; `grow` makes one tool more and says so beside its answer alone; `log` returns what became of such calls, in order. A resource named `refused` is not subscribed to.
 """
 
 import json
@@ -16,7 +17,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 SPEAKS, HOW = sys.argv[1], sys.argv[2]
 CAN = {"tools": {}, "resources": {"subscribe": True, "listChanged": True}}
 COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"} if SPEAKS == "stateless" else {}
+TOOLS = ["touch", "subs", "forget", "hold", "release", "log", "grow"]
 lock = threading.Lock()
+log = []
+held = {}  # calls of `hold` that wait: where their answer goes, `None` if they are cancelled
 streams = {}  # whose: what it is subscribed to, and where it is told
 names = iter(range(1, 1 << 30))
 
@@ -44,12 +48,33 @@ def touch(uri):
 def tool(name, arguments):
     if name == "touch":
         touch(arguments["uri"])
-    if name == "forget":
-        with lock:
-            streams.clear()
     with lock:
+        if name == "forget":
+            streams.clear()
+        if name == "release":
+            for request, tell in held.values():
+                log.append("released")
+                result = {"content": [], "structuredContent": {"held": True}, **COMPLETE}
+                tell({"jsonrpc": "2.0", "id": request["id"], "result": result})
+            held.clear()
         subs = sorted(uri for stream in streams.values() for uri in stream.uris)
-    return {"content": [], "structuredContent": {"subs": subs}, **COMPLETE}
+        return {"content": [], "structuredContent": {"subs": subs, "log": log}, **COMPLETE}
+
+
+def hold(request, key, tell):
+    with lock:
+        log.append("hold")
+        held[key] = (request, tell)
+    token = request["params"].get("_meta", {}).get("progressToken")
+    if token is not None:
+        tell(note("progress", {"progressToken": token, "progress": 1}))
+
+
+def cancel(key):
+    with lock:
+        if key in held:
+            log.append("cancelled")
+            held.pop(key)[1](None)
 
 
 def honoured(uris):
@@ -82,7 +107,7 @@ def answer(request, session):
     if method == "server/discover":
         return {"result": {"supportedVersions": ["2026-07-28"], "capabilities": CAN, **COMPLETE}}
     if method == "tools/list":
-        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("touch", "subs", "forget")]
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
         return {"result": {"tools": tools, **COMPLETE}}
     if method == "resources/list":
         return {"result": {"resources": [{"uri": "file:///a", "name": "a"}], **COMPLETE}}
@@ -123,8 +148,14 @@ class Handler(BaseHTTPRequestHandler):
         session = self.headers.get("Mcp-Session-Id")
         if session is not None and session not in streams:
             return self.reply(404, b"")
+        if request["method"] == "notifications/cancelled":
+            cancel((session, request["params"]["requestId"]))
         if "id" not in request:
             return self.reply(202, b"")
+        if request["method"] == "tools/call" and request["params"]["name"] == "grow":
+            return self.grow(request)
+        if request["method"] == "tools/call" and request["params"]["name"] == "hold":
+            return self.hold(request, (session, request["id"]))
         if request["method"] == "subscriptions/listen" and SPEAKS == "stateless":
             return self.stream(lambda tell: open_listen(request, tell))
         said = answer(request, session)
@@ -137,16 +168,28 @@ class Handler(BaseHTTPRequestHandler):
         status = 400 if said.get("error", {}).get("code") == -32601 else 200
         self.reply(status, body, more)
 
-    def reply(self, status, body, more=None):
+    def grow(self, request):
+        TOOLS.append("grown")
+        said = [note("tools/list_changed", {}), {"jsonrpc": "2.0", "id": request["id"], **answer(request, None)}]
+        body = "".join(f"data: {json.dumps(message)}\n\n" for message in said).encode()
+        self.reply(200, body, {}, "text/event-stream")
+
+    def hold(self, request, key):
+        self.stream(lambda tell: hold(request, key, tell), key, held)
+        # Until 2025-11-25 a lost connection says nothing.
+        if SPEAKS == "stateless":
+            cancel(key)
+
+    def reply(self, status, body, more=None, media="application/json"):
         self.send_response(status)
         for name, value in (more or {}).items():
             self.send_header(name, value)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", media)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
-    def stream(self, begin, key=None):
+    def stream(self, begin, key=None, alive=streams):
         told = queue.Queue()
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -154,16 +197,18 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         key = begin(told.put) or key
         try:
-            while key in streams and not self.gone():
+            while (key in alive or not told.empty()) and not self.gone():
                 try:
                     message = told.get(timeout=0.02)
                 except queue.Empty:
                     continue
+                if message is None:
+                    break
                 self.wfile.write(f"data: {json.dumps(message)}\n\n".encode())
                 self.wfile.flush()
         except OSError:
             pass
-        if key[0] == "listen":
+        if alive is streams and key[0] == "listen":
             with lock:
                 streams.pop(key, None)
         self.close_connection = True
@@ -175,8 +220,9 @@ class Handler(BaseHTTPRequestHandler):
 
 def stdio():
     def tell(message):
-        sys.stdout.write(json.dumps(message) + "\n")
-        sys.stdout.flush()
+        if message is not None:
+            sys.stdout.write(json.dumps(message) + "\n")
+            sys.stdout.flush()
 
     streams["pipe"] = Stream(tell, {})
     for line in sys.stdin:
@@ -184,10 +230,13 @@ def stdio():
         if request.get("method") == "notifications/cancelled":
             with lock:
                 streams.pop(("listen", request["params"]["requestId"]), None)
+            cancel(("pipe", request["params"]["requestId"]))
         if "id" not in request:
             continue
         if request["method"] == "subscriptions/listen" and SPEAKS == "stateless":
             open_listen(request, tell)
+        elif request["method"] == "tools/call" and request["params"]["name"] == "hold":
+            hold(request, ("pipe", request["id"]), tell)
         else:
             tell({"jsonrpc": "2.0", "id": request["id"], **answer(request, "pipe")})
 
@@ -197,5 +246,6 @@ if HOW == "stdio":
 else:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    server.handle_error = lambda *_: None  # a client that has gone
     print(server.server_port, flush=True)
     server.serve_forever()
