@@ -83,6 +83,8 @@ fn lower_piece(name: &'static str, call: &'static str, era: Era) -> Result<Piece
         capabilities: Bytes::from_static(b"{}"),
         client_info: Bytes::from_static(br#"{"name":"micro","version":"1"}"#),
         request_state: None,
+        log: None,
+        trace: None,
     };
     Ok(Piece::new(name, call.len(), move || Ok(lower_call(black_box(&request), &params, &meta, &hop).len())))
 }

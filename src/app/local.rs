@@ -166,7 +166,7 @@ fn server_call(raw: &Bytes) -> Result<ServerCall, String> {
     let params = CallParams::read(method, params).map_err(|err| err.to_string())?;
     let meta = RequestMeta::read(request.params.as_deref()).map_err(|err| err.to_string())?;
     // Nobody stands between this caller and the hall whose headers could disagree with the body.
-    Ok(ServerCall { request, params, meta, param_headers: None })
+    Ok(ServerCall { request, params, meta, param_headers: None, trace: None })
 }
 
 /// Reads a reply to its end; the guards live as long.

@@ -48,10 +48,10 @@ pub(super) enum Verb {
     /// Make an API key
     #[command(after_help = KEY)]
     Key(Key),
-    /// List servers, tools, bundles or principals
+    /// List servers, tools, prompts, resources, bundles or principals
     #[command(after_help = LS)]
     Ls(Ls),
-    /// Show how the servers' own names of tools became the shown ones
+    /// Show how the servers' own names of tools and prompts became the shown ones
     #[command(after_help = NAMES)]
     Names(Names),
     /// Run the gateway
@@ -114,6 +114,7 @@ const KEY: &str = "Examples:
 const LS: &str = "Examples:
   portcullis ls tools --demo --as bob
   portcullis ls servers
+  portcullis ls resources --demo --as bob
   portcullis ls bundles --json
   portcullis ls principals";
 const NAMES: &str = "Examples:
@@ -296,8 +297,14 @@ pub(super) enum Listed {
     Bundles,
     /// `[principals]`, without starting anything
     Principals,
+    /// The prompts that a principal sees and can get
+    Prompts,
+    /// The resources that a principal sees listed and can read
+    Resources,
     /// `[[mcp.servers]]` with their state
     Servers,
+    /// The resource templates that a principal sees
+    Templates,
     /// The tools that a principal sees and can call
     Tools,
 }

@@ -1,4 +1,4 @@
-//! `portcullis explain`: what a code means; why a tool is shown or hidden, and by which line of which file [POL-14].
+//! `portcullis explain`: what a code means; why a tool, prompt or resource is shown or hidden, and by which line of which file [POL-14].
 //!
 //! Not for: deciding. What is visible is what the hall would answer a client; here it is put beside the lines of the files.
 
@@ -7,11 +7,12 @@ use serde_json::json;
 use crate::app::Local;
 use crate::catalog::{Change, Why, change, full_name};
 use crate::codes::Code;
-use crate::config::{Connection, PolicyPlace, PrincipalPlace, ServerPlace, ServerUse, Spot, nearest};
+use crate::config::{Connection, PrincipalPlace, ServerPlace, ServerUse, Spot, nearest};
 use crate::gateway::Explained;
 use crate::id::{PrincipalId, UpstreamName};
-use crate::policy::Ground;
+use crate::policy::{Ground, Which};
 use crate::upstream::Phase;
+use crate::wire::mcp::Kind;
 
 use super::args::Explain;
 use super::open::{Opened, block_on, open, speak_for, strip};
@@ -22,7 +23,9 @@ use super::trouble::{Exit, Trouble};
 #[derive(Debug)]
 pub(super) struct Verdict {
     server: UpstreamName,
-    /// The shown name; `None`: every tool of the server.
+    /// What it is.
+    kind: Kind,
+    /// The shown name or URI; `None`: all of the server.
     tool: Option<String>,
     /// The server's own name, where it is known.
     original: Option<String>,
@@ -86,7 +89,7 @@ async fn tools(explain: &Explain) -> Result<Exit, Trouble> {
                 let texts: Vec<_> = verdicts.iter().map(|verdict| verdict.text(&principal.id)).collect();
                 data(texts.join("\n").as_bytes())?;
             } else {
-                let head = ["TOOL", "STATE", "CODE", "WHY", "WHERE"].map(str::to_owned);
+                let head = ["NAME", "KIND", "STATE", "CODE", "WHY", "WHERE"].map(str::to_owned);
                 let rows = verdicts.iter().map(Verdict::row);
                 table(&[head].into_iter().chain(rows).collect::<Vec<_>>())?;
             }
@@ -223,6 +226,7 @@ impl View<'_> {
         let (code, reasons) = self.reasons(place, one);
         Verdict {
             server: one.server.clone(),
+            kind: one.kind,
             tool: Some(one.shown.clone()),
             original: Some(one.original.clone()),
             visible: one.visible,
@@ -239,7 +243,12 @@ impl View<'_> {
         let name = policy.map_or("", |policy| policy.name.as_str());
         let at = |spot: Option<&Spot>| spot.cloned().unwrap_or_else(|| self.principal.at.clone());
         let reason = |words: String, spot: Option<&Spot>| Reason { words, at: at(spot) };
-        let item = |list: fn(&PolicyPlace) -> &[Spot], index: usize| policy.and_then(|policy| list(policy).get(index));
+        // What is no tool stands and falls with its server in the lists of tools [POL-15].
+        let of_tools = matches!(
+            one.ground,
+            Ground::Excluded(Which::Tools, _) | Ground::NotAllowed(Which::Tools) | Ground::Allowed(Which::Tools, _)
+        );
+        let it = if of_tools && one.kind != Kind::Tools { "its server" } else { "it" };
         let (code, decisive) = match one.ground {
             Ground::ServerNotGranted => {
                 (Some(Code::NotGranted), reason("no bundle grants the server".to_owned(), None))
@@ -248,23 +257,26 @@ impl View<'_> {
                 Some(Code::Excluded),
                 reason(format!("policy '{name}' has deny_all_tools"), policy.map(|policy| &policy.deny_all)),
             ),
-            Ground::Excluded(index) => (
+            Ground::Excluded(which, index) => (
                 Some(Code::Excluded),
                 reason(
-                    format!("excluded_tools of policy '{name}' has it"),
-                    item(|policy| &policy.excluded_tools, index),
+                    format!("excluded_{} of policy '{name}' has {it}", which.ending()),
+                    policy.and_then(|policy| policy.excluded(which).get(index)),
                 ),
             ),
-            Ground::NotAllowed => (
+            Ground::NotAllowed(which) => (
                 Some(Code::NotAllowed),
                 reason(
-                    format!("allowed_tools of policy '{name}' does not have it"),
-                    policy.map(|policy| &policy.allowed),
+                    format!("allowed_{} of policy '{name}' does not have {it}", which.ending()),
+                    policy.map(|policy| policy.list(which)),
                 ),
             ),
-            Ground::Allowed(index) => (
+            Ground::Allowed(which, index) => (
                 None,
-                reason(format!("allowed_tools of policy '{name}' has it"), item(|policy| &policy.allowed_tools, index)),
+                reason(
+                    format!("allowed_{} of policy '{name}' has {it}", which.ending()),
+                    policy.and_then(|policy| policy.allowed(which).get(index)),
+                ),
             ),
             Ground::AutoAdmitted => (
                 None,
@@ -311,7 +323,7 @@ impl View<'_> {
 
     fn renamed(&self, place: &ServerPlace, one: &Explained) -> Option<Reason> {
         let budget = self.opened.loaded.settings.gateway.name_budget;
-        let change = change(&one.server, &one.original, budget)?;
+        let change = change(&one.server, &one.original, budget).filter(|_| !one.kind.is_resource())?;
         let at = match (change, &self.opened.loaded.places.name_budget) {
             (Change::TooLong, Some(spot)) => spot.clone(),
             (Change::Empty | Change::LooksHashed | Change::Replaced | Change::TooLong, _) => place.at.clone(),
@@ -333,7 +345,16 @@ pub(super) fn change_words(change: Change, budget: usize) -> String {
 
 fn help(code: Code, one: &Explained) -> String {
     if code == Code::NotAllowed {
-        return format!("add \"{}\" to allowed_tools", one.shown);
+        let list = match one.ground {
+            Ground::NotAllowed(which) => which.ending(),
+            Ground::Allowed(..)
+            | Ground::AutoAdmitted
+            | Ground::DenyAll
+            | Ground::Excluded(..)
+            | Ground::ServerNotGranted
+            | Ground::Unrestricted => Which::Tools.ending(),
+        };
+        return format!("add \"{}\" to allowed_{list}", one.shown);
     }
     code.page().fix.to_owned()
 }
@@ -342,6 +363,7 @@ fn help(code: Code, one: &Explained) -> String {
 fn whole(place: &ServerPlace, tool: Option<&str>, code: Code, reason: Reason, help: Option<String>) -> Verdict {
     Verdict {
         server: place.name.clone(),
+        kind: Kind::Tools,
         tool: tool.map(str::to_owned),
         original: None,
         visible: false,
@@ -365,7 +387,7 @@ impl Verdict {
     pub(super) fn denial(self, principal: &PrincipalId) -> Trouble {
         if self.visible {
             // The name that was called is not the one it is shown under.
-            let words = format!("{principal} sees this tool under the name {}", self.subject());
+            let words = format!("{principal} sees this {} under the name {}", self.kind.noun(), self.subject());
             return Trouble::new(Exit::Denied, Code::Renamed, words).at(self.renamed.map(|reason| reason.at));
         }
         let words = format!("{} is hidden from {principal}: {}", self.subject(), self.why());
@@ -383,11 +405,12 @@ impl Verdict {
         self.reasons.first().map_or("", |reason| reason.words.as_str())
     }
 
-    fn row(&self) -> [String; 5] {
+    fn row(&self) -> [String; 6] {
         let state = if self.visible { "shown" } else { "hidden" };
         let code = self.code.map_or("", Code::id);
         let at = self.reasons.first().map(|reason| reason.at.to_string()).unwrap_or_default();
-        [self.subject(), state.to_owned(), code.to_owned(), line(self.why()), at]
+        let kind = self.kind.noun().to_owned();
+        [self.subject(), kind, state.to_owned(), code.to_owned(), line(self.why()), at]
     }
 
     fn text(&self, principal: &PrincipalId) -> String {
@@ -408,6 +431,7 @@ impl Verdict {
     fn json(&self) -> serde_json::Value {
         let reason = |reason: &Reason| json!({ "words": reason.words, "file": reason.at.path.display().to_string(), "line": reason.at.line });
         json!({
+            "kind": self.kind.noun(),
             "tool": self.tool,
             "server": self.server.as_str(),
             "original": self.original,

@@ -21,8 +21,11 @@ pub(super) fn run(ls: &Ls) -> Result<Exit, Trouble> {
         match ls.what {
             Listed::Bundles => bundles(ls, &opened),
             Listed::Principals => principals(ls, &opened),
+            Listed::Prompts => items(ls, &opened, Kind::Prompts).await,
+            Listed::Resources => items(ls, &opened, Kind::Resources).await,
             Listed::Servers => servers(ls, &opened).await,
-            Listed::Tools => tools(ls, &opened).await,
+            Listed::Templates => items(ls, &opened, Kind::Templates).await,
+            Listed::Tools => items(ls, &opened, Kind::Tools).await,
         }
     })
 }
@@ -32,23 +35,23 @@ fn named<'o>(ls: &Ls, opened: &'o Opened) -> Result<Option<&'o PrincipalPlace>, 
     ls.principal.as_deref().map(|name| opened.principal(Some(name))).transpose()
 }
 
-async fn tools(ls: &Ls, opened: &Opened) -> Result<Exit, Trouble> {
+async fn items(ls: &Ls, opened: &Opened, kind: Kind) -> Result<Exit, Trouble> {
     let principal = opened.principal(ls.principal.as_deref())?;
     let needed = Opened::granted(principal);
     opened
         .with_local(&needed, async |local| {
-            let tools = local.list(&speak_for(local, principal)?, Kind::Tools).await?;
+            let items = local.list(&speak_for(local, principal)?, kind).await?;
             if ls.json {
-                let tools: Vec<_> = tools.iter().map(|tool| one_line(&tool.raw)).collect();
-                data(&[b"[", &tools.join(&b","[..])[..], b"]\n"].concat())?;
+                let items: Vec<_> = items.iter().map(|item| one_line(&item.raw)).collect();
+                data(&[b"[", &items.join(&b","[..])[..], b"]\n"].concat())?;
             } else {
-                let described = |tool: &crate::wire::mcp::Definition| {
-                    let definition: Value = serde_json::from_slice(&tool.raw).unwrap_or_default();
+                let described = |item: &crate::wire::mcp::Definition| {
+                    let definition: Value = serde_json::from_slice(&item.raw).unwrap_or_default();
                     let words = definition.get("description").and_then(Value::as_str).unwrap_or_default();
-                    [tool.name.to_string(), line(words)]
+                    [line(&item.name), line(words)]
                 };
-                let head = ["TOOL", "DESCRIPTION"].map(str::to_owned);
-                table(&[head].into_iter().chain(tools.iter().map(described)).collect::<Vec<_>>())?;
+                let head = [kind.noun().to_uppercase(), "DESCRIPTION".to_owned()];
+                table(&[head].into_iter().chain(items.iter().map(described)).collect::<Vec<_>>())?;
             }
             Ok(opened.report_down(local, &needed))
         })

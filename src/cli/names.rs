@@ -9,6 +9,7 @@ use crate::catalog::{change, shown_name};
 use crate::codes::Code;
 use crate::config::nearest;
 use crate::id::UpstreamName;
+use crate::wire::mcp::Kind;
 
 use super::args::Names;
 use super::explain::change_words;
@@ -26,7 +27,7 @@ pub(super) fn run(names: &Names) -> Result<Exit, Trouble> {
                 if names.json {
                     output::json(&rows.iter().map(Row::json).collect())?;
                 } else {
-                    let head = ["SHOWN", "LENGTH", "SERVER", "ORIGINAL", "CHANGED"].map(str::to_owned);
+                    let head = ["SHOWN", "LENGTH", "KIND", "SERVER", "ORIGINAL", "CHANGED"].map(str::to_owned);
                     table(&[head].into_iter().chain(rows.iter().map(Row::cells)).collect::<Vec<_>>())?;
                 }
                 Ok(opened.report_down(local, &needed))
@@ -57,17 +58,19 @@ fn needed(opened: &Opened, named: &[String]) -> Result<BTreeSet<UpstreamName>, T
 /// One name.
 #[derive(Debug)]
 struct Row {
+    kind: Kind,
     server: UpstreamName,
     original: String,
     shown: String,
     changed: Option<String>,
-    /// Why nobody sees the tool.
+    /// Why nobody sees it.
     hidden: Option<String>,
 }
 
 fn rows(opened: &Opened, local: &Local) -> Vec<Row> {
     let budget = opened.loaded.settings.gateway.name_budget;
-    let row = |server: &UpstreamName, original: &str, hidden: Option<String>| Row {
+    let row = |kind: Kind, server: &UpstreamName, original: &str, hidden: Option<String>| Row {
+        kind,
         server: server.clone(),
         original: original.to_owned(),
         shown: shown_name(server, original, budget),
@@ -76,25 +79,29 @@ fn rows(opened: &Opened, local: &Local) -> Vec<Row> {
     };
     let snapshot = local.gateway().snapshot();
     let catalog = snapshot.catalog();
-    let shown = catalog.entries.iter().map(|entry| row(&entry.server, &entry.original, None));
-    let hidden = catalog.warnings.iter().filter(|warning| warning.why.hides());
-    let hidden = hidden.map(|warning| row(&warning.server, &warning.name, Some(warning.why.to_string())));
+    // A resource is named by its URI, which is never cut.
+    let shown = catalog.entries.iter().filter(|entry| !entry.kind.is_resource());
+    let shown = shown.map(|entry| row(entry.kind, &entry.server, &entry.original, None));
+    let hidden = catalog.warnings.iter().filter(|warning| warning.why.hides() && !warning.kind.is_resource());
+    let hidden = hidden.map(|warning| row(warning.kind, &warning.server, &warning.name, Some(warning.why.to_string())));
     shown.chain(hidden).collect()
 }
 
 // === impl Row ===
 
 impl Row {
-    fn cells(&self) -> [String; 5] {
+    fn cells(&self) -> [String; 6] {
         let why: Vec<_> = self.changed.iter().chain(&self.hidden).map(|words| line(words)).collect();
         let length = self.shown.len().to_string();
-        [self.shown.clone(), length, self.server.to_string(), line(&self.original), why.join("; ")]
+        let kind = self.kind.noun().to_owned();
+        [self.shown.clone(), length, kind, self.server.to_string(), line(&self.original), why.join("; ")]
     }
 
     fn json(&self) -> serde_json::Value {
         json!({
             "shown": self.shown,
             "length": self.shown.len(),
+            "kind": self.kind.noun(),
             "server": self.server.as_str(),
             "original": self.original,
             "changed": self.changed,

@@ -64,11 +64,15 @@ pub(super) const PRINCIPAL_LATER: &[&str] =
 pub(super) const API_KEY: &[&str] = &["sha256"];
 
 pub(super) const POLICY: &[&str] = &[
+    "allowed_prompts",
+    "allowed_resources",
     "allowed_tools",
     "auto_admit_mcp_tools",
     "blob_paths",
     "blobs",
     "deny_all_tools",
+    "excluded_prompts",
+    "excluded_resources",
     "excluded_tools",
     "expect",
     "max_concurrent_calls",
@@ -79,8 +83,6 @@ pub(super) const POLICY: &[&str] = &[
 ];
 pub(super) const POLICY_LATER: &[&str] = &[
     "allow",
-    "allowed_prompts",
-    "allowed_resources",
     "always_ask",
     "announce_changes",
     "annotations",
@@ -93,8 +95,6 @@ pub(super) const POLICY_LATER: &[&str] = &[
     "bind",
     "deferred_loading",
     "description_max_bytes",
-    "excluded_prompts",
-    "excluded_resources",
     "interactive",
     "leak_guard",
     "mark_untrusted",

@@ -28,7 +28,9 @@ mod tls_tests;
 pub use error::{Color, Diagnostic, Diagnostics, Place, Severity, render};
 pub use inputs::Inputs;
 pub use load::{Loaded, Settings, load, load_changed, load_text, reload};
-pub use places::{BundlePlace, Connection, Places, PolicyPlace, PrincipalPlace, ServerPlace, ServerUse, Spot};
+pub use places::{
+    BundlePlace, Connection, NarrowPlace, Places, PolicyPlace, PrincipalPlace, ServerPlace, ServerUse, Spot,
+};
 pub use policy::{ExpectationResult, check_policy_file};
 pub use reader::nearest;
 pub use schema::schema;

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::id::{PrincipalId, UpstreamName};
+use crate::policy::Which;
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,6 +120,17 @@ pub enum Connection {
     Unusable,
 }
 
+/// Where two lists that narrow stand.
+#[derive(Clone, Debug)]
+pub struct NarrowPlace {
+    /// Where the `allowed_…` list stands; the policy's own place if it does not.
+    pub list: Spot,
+    /// Where each of its patterns stands.
+    pub allowed: Vec<Spot>,
+    /// Where each pattern of the `excluded_…` list stands.
+    pub excluded: Vec<Spot>,
+}
+
 /// One policy.
 #[derive(Clone, Debug)]
 pub struct PolicyPlace {
@@ -132,10 +144,48 @@ pub struct PolicyPlace {
     pub allowed_tools: Vec<Spot>,
     /// Where each pattern of `excluded_tools` stands.
     pub excluded_tools: Vec<Spot>,
+    /// The same for prompts.
+    pub prompts: NarrowPlace,
+    /// The same for resources.
+    pub resources: NarrowPlace,
     /// Where `deny_all_tools` stands; the policy's own place if it does not.
     pub deny_all: Spot,
     /// Where `auto_admit_mcp_tools` stands; the policy's own place if it does not.
     pub auto_admit: Spot,
+}
+
+// === impl PolicyPlace ===
+
+impl PolicyPlace {
+    /// Returns where an `allowed_…` list stands.
+    #[must_use]
+    pub const fn list(&self, which: Which) -> &Spot {
+        match which {
+            Which::Tools => &self.allowed,
+            Which::Prompts => &self.prompts.list,
+            Which::Resources => &self.resources.list,
+        }
+    }
+
+    /// Returns where the patterns of an `allowed_…` list stand.
+    #[must_use]
+    pub fn allowed(&self, which: Which) -> &[Spot] {
+        match which {
+            Which::Tools => &self.allowed_tools,
+            Which::Prompts => &self.prompts.allowed,
+            Which::Resources => &self.resources.allowed,
+        }
+    }
+
+    /// Returns where the patterns of an `excluded_…` list stand.
+    #[must_use]
+    pub fn excluded(&self, which: Which) -> &[Spot] {
+        match which {
+            Which::Tools => &self.excluded_tools,
+            Which::Prompts => &self.prompts.excluded,
+            Which::Resources => &self.resources.excluded,
+        }
+    }
 }
 
 // === impl Connection ===

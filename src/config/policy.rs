@@ -7,14 +7,14 @@ use std::sync::Arc;
 use crate::codes::Code;
 use crate::id::UpstreamName;
 use crate::limit::Own;
-use crate::policy::{Action, Decision, EmptyAllow, Pattern, Profile, Subject};
+use crate::policy::{Action, Decision, EmptyAllow, Narrow, Pattern, Profile, Subject, Which};
 use crate::wire::mcp::Kind;
 
 use super::caps;
 use super::error::{Diagnostic, Diagnostics, Report, Severity};
 use super::inputs::Notes;
 use super::load::{FILE_MAX, parse, read_text};
-use super::places::PolicyPlace;
+use super::places::{NarrowPlace, PolicyPlace, Spot};
 use super::reader::{Table, Value};
 use super::upstream::Known;
 use super::{keys, limits};
@@ -152,40 +152,84 @@ pub fn check_policy_file(path: &Path) -> Result<(Vec<ExpectationResult>, Vec<Dia
 /// Reads one policy. The places of patterns stand in the order of the patterns.
 fn profile(name: &str, table: &Table<'_>, known: Option<&Known>, empty_allow: EmptyAllow) -> (Profile, PolicyPlace) {
     table.keys(keys::POLICY, keys::POLICY_LATER);
-    let list = |key: &str| table.get(key).and_then(|value| Some((value.texts()?, value)));
     let mut place = PolicyPlace {
         name: name.to_owned(),
         at: table.spot(),
         allowed: table.key_spot("allowed_tools"),
         allowed_tools: Vec::new(),
         excluded_tools: Vec::new(),
+        prompts: NarrowPlace::of(table, Which::Prompts),
+        resources: NarrowPlace::of(table, Which::Resources),
         deny_all: table.key_spot("deny_all_tools"),
         auto_admit: table.key_spot("auto_admit_mcp_tools"),
     };
-    let mut allowed_tools = None;
-    if let Some((items, value)) = list("allowed_tools") {
-        if items.is_empty() && empty_allow == EmptyAllow::All {
-            value.warn("an empty list restricts nothing", Some("deny_all_tools = true allows nothing".to_owned()));
-        }
-        let patterns = items.iter().filter_map(|(text, item)| Some((pattern(text, item, known, false)?, item.spot())));
-        let (patterns, spots) = patterns.unzip();
-        (allowed_tools, place.allowed_tools) = (Some(patterns), spots);
-    }
-    let excluded = list("excluded_tools").map(|(items, _)| items).unwrap_or_default();
-    let patterns = excluded.iter().filter_map(|(text, item)| Some((pattern(text, item, known, true)?, item.spot())));
-    let excluded_tools;
-    (excluded_tools, place.excluded_tools) = patterns.unzip();
+    let reading = Reading { table, known, empty_allow };
+    let (allowed_tools, spots) = reading.allowed(Which::Tools);
+    place.allowed_tools = spots;
+    let (excluded_tools, spots) = reading.excluded(Which::Tools);
+    place.excluded_tools = spots;
+    let prompts = reading.narrow(Which::Prompts, &mut place.prompts);
+    let resources = reading.narrow(Which::Resources, &mut place.resources);
     let deny_all_tools = table.get("deny_all_tools").and_then(|value| value.flag()).unwrap_or(false);
     if deny_all_tools && allowed_tools.as_ref().is_some_and(|patterns: &Vec<_>| !patterns.is_empty()) {
         table.key_error("deny_all_tools", "contradicts the non-empty allowed_tools beside it");
     }
     let auto_admit = table.get("auto_admit_mcp_tools").and_then(|value| value.flag()).unwrap_or(false);
     let caps = caps::rules(table);
-    (Profile { allowed_tools, auto_admit, excluded_tools, deny_all_tools, empty_allow, caps }, place)
+    let profile =
+        Profile { allowed_tools, auto_admit, excluded_tools, deny_all_tools, empty_allow, prompts, resources, caps };
+    (profile, place)
 }
 
-/// Reads a pattern. One that no configured server's tool can match is an error where it subtracts, else a warning.
-fn pattern(text: &str, value: &Value<'_>, known: Option<&Known>, subtracts: bool) -> Option<Pattern> {
+/// How the lists of one policy are read.
+struct Reading<'t> {
+    table: &'t Table<'t>,
+    known: Option<&'t Known>,
+    empty_allow: EmptyAllow,
+}
+
+impl Reading<'_> {
+    /// Reads an `allowed_…` list; `None` if it is not there.
+    fn allowed(&self, which: Which) -> (Option<Vec<Pattern>>, Vec<Spot>) {
+        let key = format!("allowed_{}", which.ending());
+        let Some((items, value)) = self.table.get(&key).and_then(|value| Some((value.texts()?, value))) else {
+            return (None, Vec::new());
+        };
+        if items.is_empty() && self.empty_allow == EmptyAllow::All {
+            value.warn("an empty list restricts nothing", Some("deny_all_tools = true allows nothing".to_owned()));
+        }
+        let read =
+            |(text, item): &(&str, Value<'_>)| Some((pattern(text, item, self.known, (which, false))?, item.spot()));
+        let (patterns, spots) = items.iter().filter_map(read).unzip();
+        (Some(patterns), spots)
+    }
+
+    /// Reads an `excluded_…` list.
+    fn excluded(&self, which: Which) -> (Vec<Pattern>, Vec<Spot>) {
+        let key = format!("excluded_{}", which.ending());
+        let items = self.table.get(&key).and_then(|value| value.texts()).unwrap_or_default();
+        let read =
+            |(text, item): &(&str, Value<'_>)| Some((pattern(text, item, self.known, (which, true))?, item.spot()));
+        items.iter().filter_map(read).unzip()
+    }
+
+    fn narrow(&self, which: Which, place: &mut NarrowPlace) -> Narrow {
+        let (allowed, excluded);
+        (allowed, place.allowed) = self.allowed(which);
+        (excluded, place.excluded) = self.excluded(which);
+        Narrow { allowed, excluded }
+    }
+}
+
+impl NarrowPlace {
+    fn of(table: &Table<'_>, which: Which) -> Self {
+        let list = table.key_spot(&format!("allowed_{}", which.ending()));
+        Self { list, allowed: Vec::new(), excluded: Vec::new() }
+    }
+}
+
+/// Reads a pattern. One that nothing of a configured server can match is an error where it subtracts, else a warning.
+fn pattern(text: &str, value: &Value<'_>, known: Option<&Known>, (which, subtracts): (Which, bool)) -> Option<Pattern> {
     let pattern = match Pattern::new(text) {
         Ok(pattern) => pattern,
         Err(error) => {
@@ -195,14 +239,25 @@ fn pattern(text: &str, value: &Value<'_>, known: Option<&Known>, subtracts: bool
     };
     let own = pattern.could_match_under("portcullis__");
     let Some(known) = known.filter(|_| !own) else { return Some(pattern) };
-    if known.shown().any(|(shown, _)| pattern.could_match_under(&format!("{shown}__"))) {
+    let named = |(shown, server): (String, Option<&UpstreamName>)| {
+        let slug = server.filter(|_| which == Which::Resources).map(UpstreamName::slug);
+        pattern.could_match_under(&format!("{shown}__"))
+            || slug.is_some_and(|slug| {
+                pattern.could_match_under(&format!("{slug}+")) || pattern.could_match_under(&format!("ui://{slug}/"))
+            })
+    };
+    if known.shown().any(named) {
         return Some(pattern);
     }
     let (message, help) = match pattern.server() {
         Some(server) => (format!("there is no server '{server}'"), known.hint(server)),
         None => {
-            let message = "no tool of any server has such a name".to_owned();
-            (message, Some("a tool is named <server>__<tool>".to_owned()))
+            let (what, how) = match which {
+                Which::Tools => ("tool", "a tool is named <server>__<tool>"),
+                Which::Prompts => ("prompt", "a prompt is named <server>__<prompt>"),
+                Which::Resources => ("resource", "a resource is named <server>__<uri>, or by its URI as it is shown"),
+            };
+            (format!("no {what} of any server has such a name"), Some(how.to_owned()))
         }
     };
     match (subtracts, help) {

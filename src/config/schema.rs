@@ -318,11 +318,21 @@ pub(super) fn api_key() -> Rows {
 pub(super) fn policy() -> Rows {
     let expect = json!({ "type": "array", "items": reference("expect") });
     vec![
+        ("allowed_prompts", texts("Names, or prefixes with a final *. If it is not empty, these prompts alone.")),
+        (
+            "allowed_resources",
+            texts("URIs as shown, or <server>__<uri>, or prefixes with a final *. If it is not empty, these alone."),
+        ),
         ("allowed_tools", texts("Names, or prefixes with a final *. If it is not empty, these tools alone.")),
         ("auto_admit_mcp_tools", flag(false, "Whether a non-empty allowed_tools lets in what it does not name too.")),
         ("blob_paths", blob_paths()),
         ("blobs", blobs()),
         ("deny_all_tools", flag(false, "Nothing at all.")),
+        ("excluded_prompts", texts("Names, or prefixes with a final *. They win over allowed_prompts.")),
+        (
+            "excluded_resources",
+            texts("URIs as shown, or <server>__<uri>, or prefixes with a final *. They win over allowed_resources."),
+        ),
         ("excluded_tools", texts("Names, or prefixes with a final *. They win over allowed_tools.")),
         ("expect", describe(expect, "What check and test hold the policy to.")),
         (

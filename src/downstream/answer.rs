@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::wire::bridge::{BridgeRefusal, ClientSide, lift_error, lift_result, server_info};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, RequestId, Response as RpcResponse};
-use crate::wire::mcp::{Era, Kind, Kinds, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY};
+use crate::wire::mcp::{Era, Kind, Kinds, Level, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY};
 use crate::wire::sse;
 
 use super::accept::Take;
@@ -27,9 +27,6 @@ use super::respond::{Fault, Refusal, bare, json_pieces, json_response, status_of
 use super::running::Running;
 use super::server::Door;
 use super::stream::{self, Events};
-
-/// The severities of RFC 5424 in MCP's spelling, least first.
-const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 /// The method whose results may be kept.
 const READ: &str = "resources/read";
@@ -45,7 +42,7 @@ pub(super) struct Asker {
     pub(super) principal: PrincipalId,
     /// For the log.
     pub(super) method: &'static str,
-    /// From which severity on a stateless client wants logs.
+    /// From which severity on the client wants logs.
     pub(super) log: Log,
     /// What a stateless client declared with this request.
     pub(super) capabilities: Bytes,
@@ -56,8 +53,8 @@ pub(super) struct Asker {
 pub(super) enum Log {
     /// All.
     All,
-    /// From this place in [`LEVELS`] on.
-    From(usize),
+    /// From this severity on.
+    From(Level),
     /// None.
     Nothing,
 }
@@ -92,27 +89,13 @@ impl std::fmt::Debug for Rest {
 // === impl Log ===
 
 impl Log {
-    /// Reads `logLevel` of a stateless request; `None` if it names no severity.
-    pub(super) fn read(level: Option<&Bytes>) -> Option<Self> {
-        let Some(level) = level else { return Some(Self::Nothing) };
-        let level: String = serde_json::from_slice(level).ok()?;
-        LEVELS.iter().position(|name| *name == level).map(Self::From)
-    }
-
     fn takes(self, notification: &[u8]) -> bool {
         match self {
             Self::All => true,
             Self::Nothing => false,
-            Self::From(least) => severity(notification).is_some_and(|level| level >= least),
+            Self::From(least) => Level::of_message(notification).is_some_and(|level| level >= least),
         }
     }
-}
-
-fn severity(notification: &[u8]) -> Option<usize> {
-    let params = json::members(notification).ok()?.get("params").ok()??;
-    let level = json::members(params.get()).ok()?.get("level").ok()??;
-    let level = json::text(level)?;
-    LEVELS.iter().position(|name| *name == level)
 }
 
 // === impl Rendered ===

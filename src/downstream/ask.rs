@@ -146,11 +146,12 @@ impl<H: Handler> Asker<H> {
             return Err(unreadable());
         };
         let params = call_params(self.call.params.method, &request).map_err(|_| unreadable())?;
-        let call = ServerCall { request, params, meta: self.call.meta.clone(), param_headers: None };
+        let (meta, trace) = (self.call.meta.clone(), self.call.trace.clone());
+        let call = ServerCall { request, params, meta, param_headers: None, trace };
         self.caller = self.handler.renewed(self.caller.clone());
         let exchange = Exchange {
             endpoint: self.endpoint.clone(),
-            client: self.session.client.clone(),
+            client: self.session.facts(),
             owner: self.session.owner(),
             call: Call::ToServer(Arc::new(call)),
         };

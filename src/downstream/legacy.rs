@@ -10,9 +10,9 @@ use crate::exchange::{Call, Exchange, Handler, Listen, Reject, ServerCall};
 use crate::session::Session;
 use crate::wire::json;
 use crate::wire::jsonrpc::{Message, Notification, Params, Request, RequestId};
-use crate::wire::mcp::{Era, Kind, Kinds, Method, ProtocolVersion, RequestMeta, name};
+use crate::wire::mcp::{Era, Kind, Kinds, Level, Method, ProtocolVersion, RequestMeta, name};
 
-use super::answer::{Asker, Rendered, invalid};
+use super::answer::{Asker, Log, Rendered, invalid};
 use super::body::Body;
 use super::post::{Single, Visit, label};
 use super::respond::{Fault, Refusal, bare};
@@ -96,8 +96,10 @@ impl<H: Handler> Door<H> {
         (request, meta): (Request, RequestMeta),
         form: Form,
     ) -> Begun {
-        let asker = Asker { method: label(&request.method), ..visit.legacy_asker(Some(request.id.clone())) };
-        match self.call_of(session, request, meta) {
+        let method = label(&request.method);
+        let log = session.log().map_or(Log::All, Log::From);
+        let asker = Asker { method, log, ..visit.legacy_asker(Some(request.id.clone())) };
+        match self.call_of(visit, session, request, meta) {
             Ok(Some(call)) => self.dispatch_legacy(visit, session, (call, form), asker),
             Ok(None) => Begun::Answered(match &asker.id {
                 Some(id) => Rendered::result(id, "{}"),
@@ -107,11 +109,24 @@ impl<H: Handler> Door<H> {
         }
     }
 
-    /// Reads what is asked; `None` for what needs no hall and has no result: a ping, the end of a watch.
-    fn call_of(&self, session: &Session, request: Request, meta: RequestMeta) -> Result<Option<Call>, Refusal> {
+    /// Reads what is asked; `None` for what needs no hall: a ping, the end of a watch, a level of
+    /// logs, which is the session's own.
+    fn call_of(
+        &self,
+        visit: &Visit<H::Caller>,
+        session: &Session,
+        request: Request,
+        meta: RequestMeta,
+    ) -> Result<Option<Call>, Refusal> {
         let rejected = |reject| Refusal::of_reject(reject, Era::Legacy);
         let call = match Method::from_name(&request.method) {
             Some(Method::Ping) => return Ok(None),
+            Some(Method::LoggingSetLevel) => {
+                let level = request.params.as_deref().and_then(|params| params.get("level").ok().flatten());
+                let level = level.and_then(|level| Level::of_text(level.get()));
+                session.set_log(level.ok_or_else(|| rejected(invalid("'level' names no level")))?);
+                return Ok(None);
+            }
             Some(
                 method @ (Method::PromptsList
                 | Method::ResourcesList
@@ -126,7 +141,8 @@ impl<H: Handler> Door<H> {
                 method @ (Method::CompletionComplete | Method::PromptsGet | Method::ResourcesRead | Method::ToolsCall),
             ) => {
                 let params = call_params(method, &request).map_err(|(_, words)| rejected(invalid(words)))?;
-                Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers: None }))
+                let trace = visit.trace(&meta);
+                Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers: None, trace }))
             }
             Some(Method::ResourcesSubscribe) => {
                 let (uri, watching) = (uri_of(request.params.as_deref()).map_err(rejected)?, session.watching.clone());
@@ -137,8 +153,9 @@ impl<H: Handler> Door<H> {
                 session.watching.end(&uri_of(request.params.as_deref()).map_err(rejected)?);
                 return Ok(None);
             }
-            Some(Method::Discover | Method::Initialize | Method::LoggingSetLevel | Method::SubscriptionsListen)
-            | None => return Err(Refusal { status: StatusCode::OK, ..Fault::Method.into() }),
+            Some(Method::Discover | Method::Initialize | Method::SubscriptionsListen) | None => {
+                return Err(Refusal { status: StatusCode::OK, ..Fault::Method.into() });
+            }
         };
         if self.drain.is_draining() { Err(Fault::Draining.into()) } else { Ok(Some(call)) }
     }
@@ -158,7 +175,7 @@ impl<H: Handler> Door<H> {
             Call::Discover | Call::List { .. } | Call::Listen(_) | Call::Watch { .. } => None,
         };
         let exchange =
-            Exchange { endpoint: visit.endpoint.clone(), client: session.client.clone(), owner: session.owner(), call };
+            Exchange { endpoint: visit.endpoint.clone(), client: session.facts(), owner: session.owner(), call };
         let running = self
             .call_of_session(visit, session, exchange, form)
             .stopped_by(guard.stop().clone())

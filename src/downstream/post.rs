@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, Response};
 use crate::exchange::{Endpoint, Handler};
 use crate::id::PrincipalId;
 use crate::wire::jsonrpc::{DecodeError, DecodeErrorKind, Decoded, Limits, Message, RequestId, decode};
-use crate::wire::mcp::{Era, MetaError, Method, ProtocolVersion, RequestMeta, name};
+use crate::wire::mcp::{Era, MetaError, Method, ProtocolVersion, RequestMeta, Trace, name};
 
 use super::accept::{self, Take};
 use super::answer::{Asker, Log};
@@ -67,6 +67,19 @@ impl<C> Visit<C> {
     /// Refuses.
     pub(super) fn refuse(&self, fault: impl Into<Refusal>, id: Option<RequestId>) -> Response<Body> {
         self.legacy_asker(id).refuse(fault.into()).respond(Take::Any, Vec::new())
+    }
+
+    /// Reads the trace that a request is part of [R123].
+    pub(super) fn trace(&self, meta: &RequestMeta) -> Option<Box<Trace>> {
+        let header = |name| match self.header(name) {
+            Single::Value(value) => Some(value),
+            Single::Absent | Single::Bad => None,
+        };
+        let parent = header(name::TRACEPARENT);
+        if parent.is_none() && !meta.has_trace() {
+            return None;
+        }
+        Trace::read(&meta.trace, [parent, header(name::TRACESTATE)]).map(Box::new)
     }
 
     /// Reads a header that may stand once.

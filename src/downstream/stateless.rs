@@ -14,7 +14,7 @@ use crate::exchange::{
 use crate::wire::json;
 use crate::wire::jsonrpc::{Message, Params, Request};
 use crate::wire::mcp::{
-    CallParams, Era, Kind, Kinds, Method, ParamsError, ProtocolVersion, RequestMeta, Target, decode_value, name,
+    CallParams, Era, Kind, Kinds, Level, Method, ParamsError, ProtocolVersion, RequestMeta, Target, decode_value, name,
 };
 
 use super::answer::{Asker, Log, acknowledged, invalid};
@@ -131,11 +131,16 @@ impl<H: Handler> Door<H> {
         };
         let served = |method: &Method| method.spec().stateless && method.spec().served;
         let method = Method::from_name(&request.method).filter(served).ok_or(Fault::Method)?;
-        let log = Log::read(meta.log_level.as_ref()).ok_or_else(|| rejected(invalid("'logLevel' names no level")))?;
+        let wanted = meta
+            .log_level
+            .as_ref()
+            .map(|level| Level::of_text(level).ok_or_else(|| rejected(invalid("'logLevel' names no level"))));
+        let wanted = wanted.transpose()?;
+        let log = wanted.map_or(Log::Nothing, Log::From);
         if self.drain.is_draining() {
             return Err(Fault::Draining.into());
         }
-        let client = ClientFacts::new(version, meta.client_info.clone(), capabilities.clone());
+        let client = ClientFacts::new(version, meta.client_info.clone(), capabilities.clone()).logging(wanted);
         let (principal, id) = (visit.principal.clone(), Some(request.id.clone()));
         let asker = Asker { era: Era::Stateless, id, principal, method: method.spec().name, log, capabilities };
         let call = call_of(visit, method, request, meta, mirror)?;
@@ -199,7 +204,8 @@ fn call_of<C: crate::exchange::Caller>(
                 Mirror::Headers => Some(param_headers(visit)?),
                 Mirror::Nothing => None,
             };
-            Ok(Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers })))
+            let trace = visit.trace(&meta);
+            Ok(Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers, trace })))
         }
         Method::SubscriptionsListen => {
             let (kinds, resources) = wanted(request.params.as_deref()).map_err(|words| rejected(invalid(words)))?;

@@ -10,7 +10,7 @@ use crate::id::{PrincipalId, UpstreamName};
 use crate::wire::jsonrpc::Request;
 
 use super::Watching;
-use crate::wire::mcp::{CallParams, Features, HeaderParam, Kind, Kinds, ProtocolVersion, RequestMeta};
+use crate::wire::mcp::{CallParams, Features, HeaderParam, Kind, Kinds, Level, ProtocolVersion, RequestMeta, Trace};
 
 /// What a path names [NAM-5].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +45,8 @@ pub struct ClientFacts {
     pub capabilities: Bytes,
     /// What it can be asked by them.
     pub features: Features,
+    /// From which severity on it wants logs with this request; `None` if it did not say.
+    pub log: Option<Level>,
 }
 
 impl ClientFacts {
@@ -168,6 +170,8 @@ pub struct ServerCall {
     /// The `Mcp-Param-*` headers (name after the prefix, lower case; value as received); `None` for legacy clients,
     /// which do not mirror arguments [R53].
     pub param_headers: Option<Vec<(String, String)>>,
+    /// The trace that it is part of.
+    pub trace: Option<Box<Trace>>,
 }
 
 /// A call on its way to one server, once it is permitted.
@@ -189,15 +193,23 @@ pub struct UpstreamCall {
     pub principal: PrincipalId,
     /// The server's own `requestState` as JSON text, opened from the sealed one.
     pub request_state: Option<Bytes>,
+    /// The trace that it is part of, with the gateway's own span.
+    pub trace: Option<Box<Trace>>,
 }
 
 // === impl ClientFacts ===
 
 impl ClientFacts {
+    /// Says from which severity on the client wants logs.
+    #[must_use]
+    pub fn logging(self, log: Option<Level>) -> Self {
+        Self { log, ..self }
+    }
+
     /// Takes what a client of `version` says of itself.
     #[must_use]
     pub fn new(version: ProtocolVersion, info: Option<Bytes>, capabilities: Bytes) -> Self {
         let features = Features::read(&capabilities, version);
-        Self { version, info, capabilities, features }
+        Self { version, info, capabilities, features, log: None }
     }
 }

@@ -6,7 +6,9 @@ use crate::exchange::Caller as _;
 use crate::exchange::{ReasonCode, Reject, UpstreamCall};
 use crate::limit::Limits;
 use crate::policy::{Action, Permitted};
+use crate::seal;
 use crate::upstream::Server;
+use crate::wire::mcp::Trace;
 
 use super::Gateway;
 use super::inspect::open_state;
@@ -28,6 +30,7 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
     let request_state = open_state(gateway, &resolved)?;
     let Resolved { caller, entry, call, client, owner, own_names: _ } = resolved;
     let action = Action { kind: entry.kind, server: &entry.server, shown: &entry.shown, full: &entry.full };
+    let trace = call.trace.as_deref().map(|trace| Box::new(continued(trace)));
     let upstream = Arc::new(UpstreamCall {
         call,
         original: Arc::clone(&entry.original),
@@ -37,6 +40,7 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
         owner,
         principal: caller.principal().clone(),
         request_state,
+        trace,
     });
     let call =
         caller.subject().decide(&action).permit(upstream).map_err(|why| Reject::unknown(entry.kind, why.into()))?;
@@ -44,4 +48,9 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
     let server = Arc::clone(server.ok_or_else(|| Reject::unknown(entry.kind, ReasonCode::Unknown))?);
     let limits = Some(caller.snapshot().limits()).filter(|limits| limits.limits_calls()).cloned();
     Ok(Authorized { server, call, standing: Standing::of(&caller, entry), limits })
+}
+
+/// Continues a trace with a span of the gateway's own; without randomness, under the one it came with.
+fn continued(trace: &Trace) -> Trace {
+    seal::random().map_or_else(|_| trace.clone(), |span| trace.child(span))
 }

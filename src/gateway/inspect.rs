@@ -119,7 +119,7 @@ impl Inspection {
         };
         match outcome {
             Ok(Answer::Upstream { mut response, era }) => {
-                if !self.own_names {
+                if !self.own_names && response.may_have_uris() {
                     rewrite::rewrite(&self.entry, &self.call, &mut response);
                 }
                 rewrite::name_missing(&self.call, &mut response);
@@ -134,7 +134,7 @@ impl Inspection {
     }
 
     /// Reads what a server wants: what the client has declared [R91], with the server named and its state sealed.
-    fn input(self, gateway: &Gateway, response: &Response) -> Result<InputRequired, Reject> {
+    fn input(&self, gateway: &Gateway, response: &Response) -> Result<InputRequired, Reject> {
         let broken = |why: &str| {
             let words = format!("server '{}' sent an input request that cannot be read", self.entry.server);
             Reject::upstream(RejectKind::Upstream, words, why)
@@ -180,9 +180,12 @@ fn told(event: Event, inspection: Option<&Inspection>, server: &UpstreamName, ow
     let shaper = inspection.and_then(|inspection| inspection.shaper.as_ref());
     match (event, shaper) {
         (Event::Ask(question), _) => Event::Ask(named(question, server, own_names)),
-        (Event::Log(raw), Some(shaper)) => Event::Log(shaper.notification(raw)),
+        (Event::Log(raw), shaper) => {
+            let raw = shaper.map_or_else(|| raw.clone(), |shaper| shaper.notification(raw.clone()));
+            Event::Log(if own_names { raw } else { rewrite::name_logger(server, &raw) })
+        }
         (Event::Progress(raw), Some(shaper)) => Event::Progress(shaper.notification(raw)),
-        (other @ (Event::Log(_) | Event::Progress(_)), None) => other,
+        (other @ Event::Progress(_), None) => other,
         (other @ (Event::Changed(_) | Event::Done(_) | Event::Said(_) | Event::Watch(_)), _) => other,
     }
 }

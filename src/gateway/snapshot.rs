@@ -177,22 +177,29 @@ impl Snapshot {
     }
 }
 
-/// A pattern that matches nothing is most likely a typing mistake; one that subtracts then protects nothing.
+/// A pattern that matches nothing is most likely a typing mistake; one that subtracts then protects nothing. Servers may have
+/// more resources than they list, so that nothing is said of patterns of those.
 fn unmatched(settings: &GatewaySettings, targets: &TargetSet, catalog: &Catalog) -> Vec<String> {
     if targets.iter().any(|server| server.status().lists.is_none()) {
         return Vec::new();
     }
-    let known = |pattern: &Pattern| {
-        catalog.of(Kind::Tools).any(|entry| pattern.matches(&entry.shown) || pattern.matches(&entry.full))
+    let known = |kind: Kind, pattern: &Pattern| {
+        catalog.of(kind).any(|entry| pattern.matches(&entry.shown) || pattern.matches(&entry.full))
     };
     let mut words = Vec::new();
     for principal in &settings.principals {
         let Some(profile) = &principal.profile else { continue };
-        for pattern in profile.allowed_tools.iter().flatten().filter(|pattern| !known(pattern)) {
-            words.push(format!("allowed_tools of principal '{}': '{pattern}' matches no known tool", principal.id));
-        }
-        for pattern in profile.excluded_tools.iter().filter(|pattern| !known(pattern)) {
-            words.push(format!("excluded_tools of principal '{}': '{pattern}' matches no known tool", principal.id));
+        let lists = [
+            ("allowed_tools", Kind::Tools, profile.allowed_tools.as_ref()),
+            ("excluded_tools", Kind::Tools, Some(&profile.excluded_tools)),
+            ("allowed_prompts", Kind::Prompts, profile.prompts.allowed.as_ref()),
+            ("excluded_prompts", Kind::Prompts, Some(&profile.prompts.excluded)),
+        ];
+        for (key, kind, patterns) in lists {
+            for pattern in patterns.into_iter().flatten().filter(|pattern| !known(kind, pattern)) {
+                let (id, what) = (&principal.id, kind.noun());
+                words.push(format!("{key} of principal '{id}': '{pattern}' matches no known {what}"));
+            }
         }
     }
     words

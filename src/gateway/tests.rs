@@ -44,7 +44,7 @@ pub(super) fn tool_call(name: &str) -> Call {
     let Ok(Decoded::One(Message::Request(request))) = decode(&Bytes::from(text), &Limits::DOWNSTREAM) else { panic!() };
     let params = CallParams::read(Method::ToolsCall, request.params.as_deref().unwrap()).unwrap();
     let meta = RequestMeta::default();
-    Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers: None }))
+    Call::ToServer(Arc::new(ServerCall { request, params, meta, param_headers: None, trace: None }))
 }
 
 pub(super) async fn outcome(gateway: &Arc<Gateway>, key: &str, exchange: Exchange) -> Outcome {

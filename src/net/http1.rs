@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// How many headers a response may have.
 const HEADERS_MAX: usize = 100;
-/// The longest line that begins a chunk, and the longest trailer section.
+/// The longest line that begins a chunk, and the longest one of a trailer section.
 const CHUNK_LINE_MAX: usize = 4 << 10;
 /// How much room a read has at least.
 const READ_BYTES: usize = 8 << 10;
@@ -55,6 +55,8 @@ pub(super) struct Connection<S> {
     clean: bool,
     /// The buffer has grown for a large body.
     grown: bool,
+    /// The bytes of what means nothing in the response that is read: interim heads, trailers.
+    aside: usize,
 }
 
 /// The head of a response.
@@ -197,7 +199,7 @@ fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Takes a stream whose writes are sent as they are taken: a socket.
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, read: BytesMut::new(), buffers: false, clean: true, grown: false }
+        Self { stream, read: BytesMut::new(), buffers: false, clean: true, grown: false, aside: 0 }
     }
 
     /// Takes a stream that holds back what it takes, and sends parts of a write that fails: TLS.
@@ -235,6 +237,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             body.clone()
         };
         self.clean = false;
+        self.aside = 0;
         let mut written = 0;
         let mut refused = None;
         let mut flushed = !self.buffers;
@@ -287,7 +290,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     StatusCode::SWITCHING_PROTOCOLS => {
                         return Poll::Ready(Err(ExchangeError::Malformed("a switch of protocols nobody asked for")));
                     }
-                    status if status.is_informational() => {}
+                    status if status.is_informational() => self.skip(text.len())?,
                     _ => return Poll::Ready(Ok((head, reusable))),
                 }
             }
@@ -396,10 +399,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Framing::Trailers => match self.line()? {
                     None => return Ok(Step::More),
                     Some(line) if line.is_empty() => *framing = Framing::Done,
-                    Some(_) => {}
+                    Some(line) => self.skip(line.len())?,
                 },
             }
         }
+    }
+
+    /// Passes over what means nothing, of which there may be as much as of a head.
+    fn skip(&mut self, bytes: usize) -> Result<(), ExchangeError> {
+        self.aside = self.aside.saturating_add(bytes);
+        if self.aside > HEAD_BYTES_MAX {
+            return Err(ExchangeError::Malformed("interim responses or trailers without an end"));
+        }
+        Ok(())
     }
 
     /// Takes a line without its break.

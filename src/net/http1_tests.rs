@@ -234,3 +234,29 @@ async fn a_failed_write_over_tls_may_have_sent_a_part() {
         assert_eq!((err.to_string().as_str(), written > 0), ("broken pipe", seen));
     }
 }
+
+/// [LIM-1] What means nothing is bounded too: interim heads, and trailers, each of them short.
+#[tokio::test]
+async fn interim_heads_and_trailers_have_an_end() {
+    let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(4_000);
+    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n";
+    let trailers = format!("{chunked}{}\r\n", "x: y\r\n".repeat(40_000));
+    for (text, words) in [(interim, "interim"), (trailers, "trailers")] {
+        let (near, mut far) = duplex(1 << 10);
+        let writing = async { drop(tokio::io::AsyncWriteExt::write_all(&mut far, text.as_bytes()).await) };
+        let reading = async {
+            let mut connection = Connection::new(near);
+            let head = match connection.exchange(b"GET / HTTP/1.1\r\n", &Bytes::new()).await {
+                Ok(head) => head,
+                Err((err, _)) => return err.to_string(),
+            };
+            let mut framing = head.framing;
+            match poll_fn(|cx| connection.poll_data(cx, &mut framing)).await {
+                Some(Err(err)) => err.to_string(),
+                Some(Ok(_)) | None => "nothing".to_owned(),
+            }
+        };
+        let ((), said) = futures_util::future::join(writing, reading).await;
+        assert!(said.contains(words), "{said}");
+    }
+}

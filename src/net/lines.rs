@@ -81,6 +81,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     /// # Cancel safety
     /// Nothing that was read is lost.
     pub async fn next(&mut self) -> std::io::Result<Frame> {
+        // A chunk may hold thousands of lines: without this their reader would keep its thread to itself.
+        tokio::task::coop::consume_budget().await;
         loop {
             if let Some(frame) = self.scan() {
                 return Ok(frame);
@@ -215,6 +217,30 @@ mod tests {
         };
         assert!(matches!(frame, Frame::Endless(_)));
         assert!(most <= CAP + CHUNK + 4 * KEPT, "{most}");
+    }
+
+    /// [promise 2]: whoever reads a chunk full of short lines lets others have their turn.
+    #[tokio::test]
+    async fn a_flood_of_lines_takes_turns() {
+        let input = vec![b'\n'; CHUNK];
+        let mut reader = LineReader::new(&input[..], CHUNK);
+        let mut turns = 0;
+        let mut reading = std::pin::pin!(async {
+            let mut lines = 0;
+            while reader.next().await.unwrap() != Frame::End {
+                lines += 1;
+            }
+            lines
+        });
+        let lines = loop {
+            match futures_util::poll!(&mut reading) {
+                std::task::Poll::Ready(lines) => break lines,
+                std::task::Poll::Pending => turns += 1,
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(lines, CHUNK);
+        assert!(turns > CHUNK / 1000, "{turns}");
     }
 
     /// A client's line over the cap costs its own request, never the conversation.

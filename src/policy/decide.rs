@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::id::UpstreamName;
 use crate::wire::mcp::Kind;
 
-use super::{EmptyAllow, Pattern, Permitted, Profile};
+use super::{EmptyAllow, Pattern, Permitted, Profile, Which, uri};
 
 /// On whose behalf: what bundles grant, and the policy. A subject is an audience: principals with equal subjects see the
 /// same.
@@ -44,19 +44,19 @@ pub enum Denial {
 /// What in the policy decided, for `explain` [POL-14]. Numbers count patterns of a list, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ground {
-    /// A pattern of `allowed_tools` matches.
-    Allowed(usize),
+    /// A pattern of an `allowed_…` list matches.
+    Allowed(Which, usize),
     /// No pattern of `allowed_tools` matches, and `auto_admit_mcp_tools` lets it in [POL-3].
     AutoAdmitted,
     /// `deny_all_tools`.
     DenyAll,
-    /// A pattern of `excluded_tools` matches.
-    Excluded(usize),
-    /// No pattern of a restricting `allowed_tools` matches.
-    NotAllowed,
+    /// A pattern of an `excluded_…` list matches.
+    Excluded(Which, usize),
+    /// No pattern of a restricting `allowed_…` list matches.
+    NotAllowed(Which),
     /// No bundle grants the server.
     ServerNotGranted,
-    /// There is no restricting `allowed_tools`, or no policy at all.
+    /// There is no restricting `allowed_…` list, or no policy at all.
     Unrestricted,
 }
 
@@ -91,7 +91,8 @@ impl Subject<'_> {
         }
         let Some(profile) = self.profile else { return Ground::Unrestricted };
         if action.kind != Kind::Tools {
-            return of_server(profile, action.server);
+            let whole = of_server(profile, action.server);
+            return if whole.decision() == Decision::Allow { narrowed(profile, action, whole) } else { whole };
         }
         let first = |patterns: &[Pattern]| {
             patterns.iter().position(|pattern| pattern.matches(action.shown) || pattern.matches(action.full))
@@ -100,15 +101,15 @@ impl Subject<'_> {
             return Ground::DenyAll;
         }
         if let Some(index) = first(&profile.excluded_tools) {
-            return Ground::Excluded(index);
+            return Ground::Excluded(Which::Tools, index);
         }
         match &profile.allowed_tools {
             None => Ground::Unrestricted,
             Some(patterns) if patterns.is_empty() && profile.empty_allow == EmptyAllow::All => Ground::Unrestricted,
             Some(patterns) => match first(patterns) {
-                Some(index) => Ground::Allowed(index),
+                Some(index) => Ground::Allowed(Which::Tools, index),
                 None if profile.auto_admit && !patterns.is_empty() => Ground::AutoAdmitted,
-                None => Ground::NotAllowed,
+                None => Ground::NotAllowed(Which::Tools),
             },
         }
     }
@@ -121,26 +122,78 @@ fn of_server(profile: &Profile, server: &UpstreamName) -> Ground {
         return Ground::DenyAll;
     }
     if let Some(index) = profile.excluded_tools.iter().position(|pattern| pattern.covers(&prefix)) {
-        return Ground::Excluded(index);
+        return Ground::Excluded(Which::Tools, index);
     }
     match &profile.allowed_tools {
         None => Ground::Unrestricted,
         Some(patterns) if patterns.is_empty() && profile.empty_allow == EmptyAllow::All => Ground::Unrestricted,
         Some(patterns) => match patterns.iter().position(|pattern| pattern.could_match_under(&prefix)) {
-            Some(index) => Ground::Allowed(index),
+            Some(index) => Ground::Allowed(Which::Tools, index),
             None if profile.auto_admit && !patterns.is_empty() => Ground::AutoAdmitted,
-            None => Ground::NotAllowed,
+            None => Ground::NotAllowed(Which::Tools),
         },
     }
+}
+
+/// Finds what decides about one prompt, resource or template of a server that is not denied whole.
+fn narrowed(profile: &Profile, action: &Action<'_>, whole: Ground) -> Ground {
+    let (which, narrow) = match action.kind {
+        Kind::Tools | Kind::Prompts => (Which::Prompts, &profile.prompts),
+        Kind::Resources | Kind::Templates => (Which::Resources, &profile.resources),
+    };
+    if let Some(index) = narrow.excluded.iter().position(|pattern| excludes(pattern, action)) {
+        return Ground::Excluded(which, index);
+    }
+    match &narrow.allowed {
+        None => whole,
+        Some(patterns) if patterns.is_empty() && profile.empty_allow == EmptyAllow::All => whole,
+        Some(patterns) => match patterns.iter().position(|pattern| allows(pattern, action)) {
+            Some(index) => Ground::Allowed(which, index),
+            None => Ground::NotAllowed(which),
+        },
+    }
+}
+
+/// The names of a resource in the plainest spelling of its URI, where that is another one.
+fn plain_names(action: &Action<'_>) -> Option<[String; 2]> {
+    let prefix = format!("{}__", action.server.shown());
+    let own = action.full.strip_prefix(&prefix).filter(|_| action.kind == Kind::Resources)?;
+    let plain = uri::plain(own);
+    (plain != own).then(|| [format!("{}+{plain}", action.server.slug()), format!("{prefix}{plain}")])
+}
+
+/// Says whether a pattern that subtracts means it: in any spelling, and a template if all that it may become is meant.
+fn excludes(pattern: &Pattern, action: &Action<'_>) -> bool {
+    let names = [action.shown, action.full];
+    if action.kind == Kind::Templates {
+        return names.into_iter().any(|name| pattern.matches(name) || pattern.covers(literal(name)));
+    }
+    names.into_iter().any(|name| pattern.matches(name))
+        || plain_names(action).is_some_and(|plain| plain.iter().any(|name| pattern.matches(name)))
+}
+
+/// Says whether a pattern that grants means it: in every spelling, and a template if something that it may become is meant.
+fn allows(pattern: &Pattern, action: &Action<'_>) -> bool {
+    let names = [action.shown, action.full];
+    if action.kind == Kind::Templates {
+        return names.into_iter().any(|name| pattern.matches(name) || pattern.could_match_under(literal(name)));
+    }
+    names.into_iter().any(|name| pattern.matches(name))
+        && plain_names(action).is_none_or(|plain| plain.iter().any(|name| pattern.matches(name)))
+}
+
+/// What a template says before its first expression.
+fn literal(template: &str) -> &str {
+    template.split_once('{').map_or(template, |(literal, _)| literal)
 }
 
 impl Ground {
     /// Returns the decision that stands on this ground.
     pub const fn decision(self) -> Decision {
         match self {
-            Self::Allowed(_) | Self::AutoAdmitted | Self::Unrestricted => Decision::Allow,
-            Self::DenyAll | Self::Excluded(_) => Decision::Deny(Denial::Excluded),
-            Self::NotAllowed => Decision::Deny(Denial::NotAllowed),
+            Self::Allowed(..) | Self::AutoAdmitted | Self::Unrestricted => Decision::Allow,
+            Self::DenyAll | Self::Excluded(..) => Decision::Deny(Denial::Excluded),
+            Self::NotAllowed(_) => Decision::Deny(Denial::NotAllowed),
             Self::ServerNotGranted => Decision::Deny(Denial::ServerNotGranted),
         }
     }
@@ -160,81 +213,5 @@ impl Decision {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::{Action, Decision, Denial, Subject};
-    use crate::id::UpstreamName;
-    use crate::policy::{EmptyAllow, Pattern, Profile};
-    use crate::wire::mcp::Kind;
-
-    fn patterns(texts: &[&str]) -> Vec<Pattern> {
-        texts.iter().map(|text| Pattern::new(text).unwrap()).collect()
-    }
-
-    fn decide(profile: Option<&Profile>, shown: &str, full: &str) -> Decision {
-        let server = UpstreamName::new("git").unwrap();
-        let granted = BTreeSet::from([server.clone()]);
-        Subject { granted: &granted, profile }.decide(&Action { kind: Kind::Tools, server: &server, shown, full })
-    }
-
-    /// [CFG-1, AUT-1]
-    #[test]
-    fn a_server_must_be_granted_and_no_policy_means_all_of_it() {
-        assert_eq!(decide(None, "git__a", "git__a"), Decision::Allow);
-        let other = UpstreamName::new("other").unwrap();
-        let subject = Subject { granted: &BTreeSet::new(), profile: None };
-        let action = Action { kind: Kind::Tools, server: &other, shown: "other__a", full: "other__a" };
-        assert_eq!(subject.decide(&action).permit(()).err(), Some(Denial::ServerNotGranted));
-    }
-
-    /// [POL-1, POL-2]
-    #[test]
-    fn deny_wins_and_both_names_count() {
-        let profile = Profile {
-            allowed_tools: Some(patterns(&["git__*"])),
-            excluded_tools: patterns(&["git__a.very_long_original*"]),
-            ..Profile::default()
-        };
-        assert_eq!(decide(Some(&profile), "git__b", "git__b"), Decision::Allow);
-        let cut = ("git__a_12345678", "git__a.very_long_original_name");
-        assert_eq!(decide(Some(&profile), cut.0, cut.1), Decision::Deny(Denial::Excluded));
-        let by_full = Profile { allowed_tools: Some(patterns(&["git__a.very*"])), ..Profile::default() };
-        assert_eq!(decide(Some(&by_full), cut.0, cut.1), Decision::Allow);
-        assert_eq!(decide(Some(&by_full), "git__b", "git__b"), Decision::Deny(Denial::NotAllowed));
-        assert_eq!(decide(Some(&Profile::deny_all()), "git__b", "git__b"), Decision::Deny(Denial::Excluded));
-    }
-
-    /// [POL-3]
-    #[test]
-    fn auto_admit_lets_in_what_is_not_excluded() {
-        let mut profile = Profile {
-            allowed_tools: Some(patterns(&["git__a"])),
-            auto_admit: true,
-            excluded_tools: patterns(&["git__c"]),
-            ..Profile::default()
-        };
-        assert_eq!(decide(Some(&profile), "git__b", "git__b"), Decision::Allow);
-        assert_eq!(decide(Some(&profile), "git__c", "git__c"), Decision::Deny(Denial::Excluded));
-        profile.deny_all_tools = true;
-        assert_eq!(decide(Some(&profile), "git__b", "git__b"), Decision::Deny(Denial::Excluded));
-        let empty = Profile {
-            allowed_tools: Some(Vec::new()),
-            auto_admit: true,
-            empty_allow: EmptyAllow::None,
-            ..Profile::default()
-        };
-        assert_eq!(decide(Some(&empty), "git__b", "git__b"), Decision::Deny(Denial::NotAllowed));
-    }
-
-    /// [POL-2]
-    #[test]
-    fn an_empty_allow_list_means_what_the_file_says() {
-        let mut profile = Profile { allowed_tools: Some(Vec::new()), ..Profile::default() };
-        assert_eq!(decide(Some(&profile), "git__b", "git__b"), Decision::Allow);
-        profile.empty_allow = EmptyAllow::None;
-        assert_eq!(decide(Some(&profile), "git__b", "git__b"), Decision::Deny(Denial::NotAllowed));
-        profile.allowed_tools = None;
-        assert_eq!(decide(Some(&profile), "git__b", "git__b"), Decision::Allow);
-    }
-}
+#[path = "decide_tests.rs"]
+mod tests;

@@ -8,9 +8,10 @@ mod decide;
 mod pattern;
 mod permit;
 mod profile;
+mod uri;
 
 pub use caps::{BlobMode, CapRules, Caps, Overflow, PathsFor};
 pub use decide::{Action, Decision, Denial, Ground, Subject};
 pub use pattern::{Pattern, PatternError};
 pub use permit::Permitted;
-pub use profile::{EmptyAllow, Profile};
+pub use profile::{EmptyAllow, Narrow, Profile, Which};

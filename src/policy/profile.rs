@@ -12,6 +12,26 @@ pub enum EmptyAllow {
     None,
 }
 
+/// Which pair of a policy's lists, `allowed_…` and `excluded_…`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Those of tools.
+    Tools,
+    /// Those of prompts.
+    Prompts,
+    /// Those of resources and templates.
+    Resources,
+}
+
+/// What narrows the prompts or the resources that a principal has anyhow [POL-15].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Narrow {
+    /// `None` if the key is absent: no restriction.
+    pub allowed: Option<Vec<Pattern>>,
+    /// Always subtracts.
+    pub excluded: Vec<Pattern>,
+}
+
 /// One named policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
@@ -25,8 +45,24 @@ pub struct Profile {
     pub deny_all_tools: bool,
     /// What an empty `allowed_tools` means.
     pub empty_allow: EmptyAllow,
+    /// What narrows prompts.
+    pub prompts: Narrow,
+    /// What narrows resources and templates.
+    pub resources: Narrow,
     /// What results are made smaller by.
     pub caps: CapRules,
+}
+
+impl Which {
+    /// Returns the end of both lists' names.
+    #[must_use]
+    pub const fn ending(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+        }
+    }
 }
 
 impl Profile {

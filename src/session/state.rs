@@ -3,7 +3,7 @@
 //! Invariants: an id is in flight at most once; a call or a stream in flight keeps the session from being idle.
 
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,11 +15,14 @@ use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Responder, Told, W
 use crate::id::{PrincipalId, SessionId};
 use crate::runtime::Stop;
 use crate::wire::jsonrpc::{RequestId, Response};
-use crate::wire::mcp::Kind;
+use crate::wire::mcp::{Kind, Level};
 
 use super::questions::Questions;
 
 use super::replay::{Kept, Shelf};
+
+/// No severity.
+pub(super) const UNSET: u8 = u8::MAX;
 
 /// A legacy client's session.
 #[derive(Debug)]
@@ -36,6 +39,8 @@ pub struct Session {
     pub client: ClientFacts,
     /// What the client was told last of its tools.
     pub told: Told,
+    /// From which severity on it wants logs, as [`Level::index`]; [`UNSET`] as long as it has not said.
+    pub(super) log: AtomicU8,
     /// The resources it watches, and what has changed of them.
     pub watching: Watching,
     /// Cancelled when the session ends.
@@ -140,6 +145,23 @@ impl Session {
     #[must_use]
     pub fn kept(&self, event_id: &str) -> Option<(Arc<Kept>, u64)> {
         self.shelf.find(event_id)
+    }
+
+    /// Takes note from which severity on the client wants logs.
+    pub fn set_log(&self, level: Level) {
+        self.log.store(level.index(), Ordering::Release);
+    }
+
+    /// Returns from which severity on the client wants logs; `None` as long as it has not said.
+    #[must_use]
+    pub fn log(&self) -> Option<Level> {
+        Level::from_index(self.log.load(Ordering::Acquire))
+    }
+
+    /// Returns what is known of the client now.
+    #[must_use]
+    pub fn facts(&self) -> ClientFacts {
+        self.client.clone().logging(self.log())
     }
 
     /// Returns the owner of the server-side state this session opens.

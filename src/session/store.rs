@@ -4,7 +4,7 @@
 //! into the map; whoever removes a session cancels its `ended` and gives its place back, once.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use crate::seal;
 use super::Session;
 use super::questions::Questions;
 use super::replay::{ReplayLimits, Shelf};
+use super::state::UNSET;
 
 /// How many sessions there may be, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +103,7 @@ impl SessionStore {
             endpoint: new.endpoint,
             client: new.client,
             told: new.told,
+            log: AtomicU8::new(UNSET),
             watching: Watching::default(),
             ended: CancellationToken::new(),
             last_used: AtomicU64::new(self.clock.now().as_millis()),

@@ -19,6 +19,7 @@ use crate::wire::mcp::{Capabilities, Era, Kinds};
 
 use super::heard::Heard;
 use super::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want};
+use super::loudness::Loudness;
 use super::means::Means;
 use super::server::Server;
 use super::set::TargetSet;
@@ -34,6 +35,7 @@ struct Fake {
     calls: Calls,
     closed: CancellationToken,
     changes: watch::Sender<Changes>,
+    loudness: Loudness,
     heard: Arc<Heard>,
 }
 
@@ -58,6 +60,7 @@ pub(crate) fn targets(servers: &[(UpstreamName, Vec<String>)], tasks: &Tasks) ->
                 calls: Arc::clone(&calls),
                 closed: CancellationToken::new(),
                 changes: watch::Sender::new(Changes::default()),
+                loudness: Loudness::default(),
                 heard: Arc::default(),
             });
             Server::new(settings, fake, &means)
@@ -159,6 +162,14 @@ impl Link for Fake {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn relist(&self) {
+        Changes::all(&self.changes);
+    }
+
+    fn loudness(&self) -> &Loudness {
+        &self.loudness
     }
 
     fn heard(&self) -> &Arc<Heard> {

@@ -15,8 +15,9 @@ use crate::exchange::{Reply, UpstreamCall};
 use crate::wire::bridge::{self, Hop};
 use crate::wire::json;
 use crate::wire::jsonrpc::Notification;
-use crate::wire::mcp::{Capabilities, Era, Features, Kind, Kinds, STATELESS_LATEST};
+use crate::wire::mcp::{Capabilities, Era, Features, Kind, Kinds, Level, STATELESS_LATEST};
 
+use super::loudness::Loudness;
 use super::place::{Full, Place};
 
 use super::heard::Heard;
@@ -103,6 +104,12 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
 
     /// Counts the changes of lists that the server has told of.
     fn changes(&self) -> watch::Receiver<Changes>;
+
+    /// Returns what the server was told of its logs.
+    fn loudness(&self) -> &Loudness;
+
+    /// Takes note that any list may have changed, so that all are read again.
+    fn relist(&self);
 
     /// Returns what the server has said of watched resources.
     fn heard(&self) -> &Arc<Heard>;
@@ -195,6 +202,8 @@ impl Outgoing {
                     capabilities: capabilities(call),
                     client_info: call.client.info.clone().unwrap_or_else(bridge::server_info),
                     request_state: call.request_state.clone(),
+                    log: log_of(call),
+                    trace: call.trace.as_deref().cloned(),
                 },
             ),
         }
@@ -256,6 +265,12 @@ pub(super) fn subscription(kinds: Kinds) -> String {
     let kinds = Kind::TOLD.into_iter().filter(|kind| kinds.contains(*kind));
     let filter: Vec<_> = kinds.map(|kind| format!("\"{}\":true", kind.filter())).collect();
     format!("\"notifications\":{{{}}}", filter.join(","))
+}
+
+/// From which severity on a stateless server shall log for a client that cannot say so with each request: what its session
+/// wants, and as long as it has not said, what a server of its own era would most likely tell it.
+fn log_of(call: &UpstreamCall) -> Option<Level> {
+    (call.client.version < STATELESS_LATEST).then(|| call.client.log.unwrap_or(Level::Info))
 }
 
 /// Reads the value of `progress` in a progress notification, for the rule that it must grow [R109].

@@ -11,6 +11,7 @@ use crate::exchange::{Answer, Reply};
 use crate::id::UpstreamName;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing};
+use crate::upstream::loudness::Loudness;
 use crate::upstream::{ServerSettings, Transport};
 use crate::wire::jsonrpc::{RequestId, Response};
 use crate::wire::mcp::{Era, Kind, Kinds};
@@ -23,6 +24,7 @@ struct Pages {
     asked: AtomicUsize,
     closed: CancellationToken,
     changes: watch::Sender<Changes>,
+    loudness: Loudness,
     heard: std::sync::Arc<Heard>,
     cursors: Mutex<Vec<String>>,
 }
@@ -53,6 +55,14 @@ impl Link for Pages {
         self.changes.subscribe()
     }
 
+    fn relist(&self) {
+        Changes::all(&self.changes);
+    }
+
+    fn loudness(&self) -> &Loudness {
+        &self.loudness
+    }
+
     fn heard(&self) -> &std::sync::Arc<Heard> {
         &self.heard
     }
@@ -78,6 +88,7 @@ async fn listing(page: impl Fn(&str) -> String + Send + Sync + 'static) -> (Resu
         asked: AtomicUsize::new(0),
         closed: CancellationToken::new(),
         changes: watch::Sender::new(Changes::default()),
+        loudness: Loudness::default(),
         heard: std::sync::Arc::default(),
         cursors: Mutex::default(),
     });

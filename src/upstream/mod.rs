@@ -3,6 +3,7 @@
 //! Not for: who may call what; only a [`crate::policy::Permitted`] call is sent for a client. Invariants: one server that
 //! is down, slow or hostile costs the others nothing; no client credential comes here.
 
+mod again;
 mod breaker;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -13,6 +14,7 @@ mod kept;
 mod lease;
 mod link;
 mod list;
+mod loudness;
 mod means;
 mod place;
 mod pool;

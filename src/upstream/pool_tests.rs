@@ -15,6 +15,7 @@ use crate::id::{PrincipalId, UpstreamName};
 use crate::runtime::{Ready, Tasks};
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want};
+use crate::upstream::loudness::Loudness;
 use crate::upstream::means::Means;
 use crate::upstream::place::Place;
 use crate::upstream::server::{Phase, Server};
@@ -44,6 +45,7 @@ struct Wire {
     closed: CancellationToken,
     changes: watch::Sender<Changes>,
     heard: Arc<Heard>,
+    loudness: Loudness,
 }
 
 /// A server of a plant, and all around it.
@@ -73,6 +75,7 @@ impl Connector for Plant {
                 closed: CancellationToken::new(),
                 changes: watch::Sender::new(Changes::default()),
                 heard: Arc::default(),
+                loudness: Loudness::default(),
             });
             self.wires.lock().unwrap().push(Arc::clone(&wire));
             Ok(Started { link: wire, can: Capabilities::ASSUMED })
@@ -104,6 +107,12 @@ impl Link for Wire {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn relist(&self) {}
+
+    fn loudness(&self) -> &Loudness {
+        &self.loudness
     }
 
     fn heard(&self) -> &Arc<Heard> {
@@ -215,7 +224,7 @@ fn call_of(principal: &str, session: Option<u64>, capabilities: &'static str) ->
     let principal = PrincipalId::new(principal);
     let key = session.map_or_else(|| OwnerKey::Principal(principal.clone()), OwnerKey::Session);
     UpstreamCall {
-        call: Arc::new(ServerCall { request, params, meta, param_headers: None }),
+        call: Arc::new(ServerCall { request, params, meta, param_headers: None, trace: None }),
         original: Arc::from("t"),
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
@@ -223,6 +232,7 @@ fn call_of(principal: &str, session: Option<u64>, capabilities: &'static str) ->
         owner: Owner { key, ended: session.map(|_| CancellationToken::new()) },
         principal,
         request_state: None,
+        trace: None,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::policy::Permitted;
 use crate::runtime::Tasks;
 use crate::wire::mcp::{Capabilities, Era};
 
+use super::again;
 use super::kept::Kept;
 use super::lease::Lease;
 use super::link::{Changes, Connector, Link, Outgoing, StartError};
@@ -184,7 +185,12 @@ impl Server {
                 Ok(held) => held,
                 Err(reject) => return Reply::once(Err(reject)),
             };
+            self.tell_loudness(held.link(), call).await;
             let reply = Arc::clone(held.link()).request(outgoing.clone()).await;
+            if again::is_mismatch(&reply, call) {
+                let reply = self.again(held.link(), call).await.unwrap_or(reply);
+                return held.until_the_end_of(reply);
+            }
             let undelivered = reply.is_safe_to_retry();
             if undelivered && self.is_http() {
                 self.doubts.send_modify(|count| *count += 1);

@@ -17,6 +17,7 @@ use crate::exchange::{Answer, Reply};
 use crate::runtime::Tasks;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing};
+use crate::upstream::loudness::Loudness;
 use crate::wire::jsonrpc::{Decoded, Limits, Message, RequestId, Response, decode};
 use crate::wire::mcp::{Capabilities, Era, Kinds};
 
@@ -41,6 +42,7 @@ struct Scripted {
     era: Era,
     side: Arc<Mutex<Side>>,
     heard: Arc<Heard>,
+    loudness: Loudness,
     closed: CancellationToken,
     changes: watch::Sender<Changes>,
 }
@@ -77,7 +79,7 @@ impl Scripted {
     fn new(era: Era, side: &Arc<Mutex<Side>>) -> Arc<Self> {
         let (heard, closed, changes) =
             (Arc::default(), CancellationToken::new(), watch::Sender::new(Changes::default()));
-        Arc::new(Self { era, side: Arc::clone(side), heard, closed, changes })
+        Arc::new(Self { era, side: Arc::clone(side), heard, loudness: Loudness::default(), closed, changes })
     }
 
     fn say(&self, method: &str, params: &str) {
@@ -164,6 +166,12 @@ impl Link for Scripted {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn relist(&self) {}
+
+    fn loudness(&self) -> &Loudness {
+        &self.loudness
     }
 
     fn heard(&self) -> &Arc<Heard> {

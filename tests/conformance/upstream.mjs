@@ -82,6 +82,8 @@ async function getPrompt({ name, arguments: args = {} }, ctx) {
 
 // === the server, once per connection or request ===
 
+/** Whether there is one prompt more. */
+let extraPrompt = false;
 /** Servers of the connections that stay, to tell them of changes. */
 const connected = new Set();
 /** Streamable HTTP of the 2025 era: session id → transport. */
@@ -98,6 +100,10 @@ const tools = makeTools({
     tell((server) => server.sendToolListChanged());
   },
   promptsChanged() {
+    // A real change: a list that only claims to have changed is no news.
+    extraPrompt = !extraPrompt;
+    if (extraPrompt) PROMPTS.test_extra_prompt = PROMPTS.test_simple_prompt;
+    else delete PROMPTS.test_extra_prompt;
     listeners?.promptsChanged();
     tell((server) => server.sendPromptListChanged());
   },

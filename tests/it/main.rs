@@ -20,9 +20,13 @@ mod eras;
 #[cfg(test)]
 mod explain;
 #[cfg(test)]
+mod features;
+#[cfg(test)]
 mod gone;
 #[cfg(test)]
 mod help;
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod ids;
 #[cfg(test)]
@@ -49,6 +53,8 @@ mod reaper;
 mod reload;
 #[cfg(test)]
 mod schema;
+#[cfg(test)]
+mod soak;
 #[cfg(test)]
 mod start_stop;
 #[cfg(test)]

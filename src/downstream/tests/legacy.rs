@@ -99,9 +99,13 @@ async fn methods_of_a_session() {
     let session = house.session("2025-11-25").await;
     let ping = house.post(&session, r#"{"jsonrpc":"2.0","id":"","method":"ping"}"#).await;
     assert_eq!(ping.json(), json!({"jsonrpc": "2.0", "id": "", "result": {}}));
-    for method in ["logging/setLevel", "x", "server/discover", "subscriptions/listen"] {
+    for method in ["x", "server/discover", "subscriptions/listen"] {
         let got = house.post(&session, &LIST.replace("tools/list", method)).await;
         assert_eq!((got.code(), got.json()["id"].clone()), ((200, -32601), json!(0)), "{method}");
+    }
+    for (level, code) in [("\"warning\"", 0), ("\"loud\"", -32602), ("7", -32602), ("null", -32602)] {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{{"level":{level}}}}}"#);
+        assert_eq!(house.post(&session, &body).await.code(), (200, code), "[R112] {level}");
     }
     for body in [
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,

@@ -341,7 +341,7 @@ impl Client {
         };
         let params = call_params(Method::ToolsCall, &request).unwrap();
         let meta = RequestMeta::read(request.params.as_deref()).unwrap();
-        Arc::new(ServerCall { request, params, meta, param_headers: None })
+        Arc::new(ServerCall { request, params, meta, param_headers: None, trace: None })
     }
 
     fn exchange(&self, owner: Owner, call: Arc<ServerCall>) -> Exchange {

@@ -3,6 +3,7 @@
 //! Not for: finding out the era. Invariants: no request before the handshake is acknowledged; a lost session is renewed
 //! once for all who noticed; a request that was refused is sent at most once more.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::net::Response as HttpResponse;
 use crate::runtime::Tasks;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing, StartError};
+use crate::upstream::loudness::Loudness;
 use crate::upstream::question::{self, Verdict};
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Notification, Request, RequestId, code};
 use crate::wire::mcp::{Era, Features, InputKind, Kinds, ProtocolVersion, name};
@@ -63,6 +65,7 @@ pub(super) struct SessionLink {
     failed: AtomicU64,
     ids: AtomicU64,
     changes: watch::Sender<Changes>,
+    loudness: Loudness,
     heard: Arc<Heard>,
     closed: CancellationToken,
     /// Cancelled when the server has answered the DELETE, or was not asked.
@@ -149,6 +152,7 @@ impl SessionLink {
             failed: AtomicU64::new(0),
             ids: AtomicU64::new(2),
             changes: watch::Sender::new(Changes::default()),
+            loudness: Loudness::default(),
             heard: Arc::default(),
             closed: CancellationToken::new(),
             deleted: OnceLock::new(),
@@ -293,8 +297,9 @@ impl SessionLink {
         let body = outgoing.render(id, Era::Legacy);
         let guard = CancelGuard { link: Arc::clone(self), session: Arc::clone(&session), id, armed: true };
         let unseen = unseen(&outgoing, &self.target, Era::Legacy).then_some(id);
+        let head = self.head(&session, &outgoing);
         let mut call = Call::new(Peer::Session(Arc::clone(self), Arc::clone(&session), guard), outgoing, id);
-        let answered = match self.target.send(session.posting(), body).await {
+        let answered = match self.target.send(&head, body).await {
             Ok(response) => self.target.read(response, unseen).await,
             Err(reject) => Err(reject),
         };
@@ -305,6 +310,18 @@ impl SessionLink {
             }
             Ok(answered) => Sent::Reply(call.reply(answered).await),
             Err(reject) => Sent::Reply(call.refuse(reject)),
+        }
+    }
+
+    /// The head of a POST, with the headers of a trace where there is one.
+    fn head<'a>(&self, session: &'a Session, outgoing: &Outgoing) -> Cow<'a, [u8]> {
+        match outgoing {
+            Outgoing::Call(call) if call.trace.is_some() => {
+                let mut head = session.posting().to_vec();
+                self.target.add_trace(&mut head, call);
+                Cow::Owned(head)
+            }
+            Outgoing::Call(_) | Outgoing::Own { .. } => Cow::Borrowed(session.posting()),
         }
     }
 
@@ -336,6 +353,7 @@ impl SessionLink {
         match opened.unwrap_or_else(|_| Err(StartError::Failed("initialize was not answered in time".to_owned()))) {
             Ok((session, _)) => {
                 self.session.store(Arc::new(session));
+                self.loudness.forget();
                 self.heard.lost();
                 if self.closed.is_cancelled() {
                     drop(self.current().spawn_delete(&self.target, &self.tasks));
@@ -394,6 +412,14 @@ impl Link for SessionLink {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn relist(&self) {
+        Changes::all(&self.changes);
+    }
+
+    fn loudness(&self) -> &Loudness {
+        &self.loudness
     }
 
     fn heard(&self) -> &Arc<Heard> {

@@ -13,6 +13,7 @@ use crate::exchange::{Reply, UpstreamCall};
 use crate::runtime::Tasks;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing};
+use crate::upstream::loudness::Loudness;
 use crate::wire::jsonrpc::Notification;
 use crate::wire::mcp::{Era, Kinds, Method, ParamValue, STATELESS_LATEST, Target as Mirrored, encode_value, name};
 
@@ -29,6 +30,7 @@ pub(super) struct StatelessLink {
     calling: Vec<u8>,
     ids: AtomicU64,
     changes: watch::Sender<Changes>,
+    loudness: Loudness,
     heard: Arc<Heard>,
     closed: CancellationToken,
 }
@@ -40,7 +42,8 @@ impl StatelessLink {
         let calling = head(&target, "tools/call");
         let (ids, changes, closed) =
             (AtomicU64::new(1), watch::Sender::new(Changes::default()), CancellationToken::new());
-        Self { target, tasks, calling, ids, changes, heard: Arc::default(), closed }
+        let (heard, loudness) = (Arc::default(), Loudness::default());
+        Self { target, tasks, calling, ids, changes, heard, loudness, closed }
     }
 
     pub(super) fn target(&self) -> &Target {
@@ -106,6 +109,7 @@ fn add_call_headers(target: &Target, head: &mut Vec<u8>, call: &UpstreamCall) {
     if let (true, Ok(value)) = (mirrors, HeaderValue::from_str(&encode_value(&call.original))) {
         target.add(head, &name::NAME, &value);
     }
+    target.add_trace(head, call);
     let mut add = |param: &str, value: &str| {
         let param = HeaderName::try_from(format!("{}{}", name::PARAM_PREFIX, param.to_ascii_lowercase()));
         if let (Ok(param), Ok(value)) = (param, HeaderValue::from_str(value)) {
@@ -143,6 +147,14 @@ impl Link for StatelessLink {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn relist(&self) {
+        Changes::all(&self.changes);
+    }
+
+    fn loudness(&self) -> &Loudness {
+        &self.loudness
     }
 
     fn heard(&self) -> &Arc<Heard> {

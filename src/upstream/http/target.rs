@@ -11,7 +11,7 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, Heade
 use http::{StatusCode, Uri};
 use smallvec::{SmallVec, smallvec};
 
-use crate::exchange::{Reject, RejectKind};
+use crate::exchange::{Reject, RejectKind, UpstreamCall};
 use crate::id::UpstreamName;
 use crate::net::{BodyError, Headers, HttpClient, Response, ResponseBody, SendError};
 use crate::wire::json;
@@ -189,6 +189,15 @@ impl Target {
     pub(super) fn add(&self, head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
         if !self.configured.contains_key(name) {
             line(head, name, value);
+        }
+    }
+
+    /// Adds the headers of a trace, as in the call's `_meta` [R123].
+    pub(super) fn add_trace(&self, head: &mut Vec<u8>, call: &UpstreamCall) {
+        for (key, value) in call.trace.iter().flat_map(|trace| trace.iter()) {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                self.add(head, &HeaderName::from_static(key), &value);
+            }
         }
     }
 

@@ -155,7 +155,7 @@ fn upstream_call(meta: &str, arguments: &str) -> UpstreamCall {
     let meta = RequestMeta::read(request.params.as_deref()).unwrap();
     let principal = PrincipalId::new("p");
     UpstreamCall {
-        call: Arc::new(ServerCall { request, params, meta, param_headers: None }),
+        call: Arc::new(ServerCall { request, params, meta, param_headers: None, trace: None }),
         original: Arc::from("t"),
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
@@ -163,6 +163,7 @@ fn upstream_call(meta: &str, arguments: &str) -> UpstreamCall {
         owner: Owner { key: OwnerKey::Principal(principal.clone()), ended: None },
         principal,
         request_state: None,
+        trace: None,
     }
 }
 

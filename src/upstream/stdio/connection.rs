@@ -20,6 +20,7 @@ use crate::net::{Ends, Frame, LineReader};
 use crate::upstream::ServerSettings;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{Changes, Outgoing};
+use crate::upstream::loudness::Loudness;
 use crate::upstream::question::{self, Verdict};
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, RequestId, decode, one_line, trimmed,
@@ -73,6 +74,7 @@ pub(super) struct Connection {
     /// Questions that are out.
     questions: Mutex<HashMap<RequestId, Asked>>,
     pub(super) changes: watch::Sender<Changes>,
+    pub(super) loudness: Loudness,
     pub(super) heard: Arc<Heard>,
     /// Asks for an orderly end.
     pub(super) stop: CancellationToken,
@@ -121,6 +123,7 @@ impl Connection {
             features,
             questions: Mutex::default(),
             changes: watch::Sender::new(Changes::default()),
+            loudness: Loudness::default(),
             heard: Arc::default(),
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
@@ -438,6 +441,11 @@ impl Connection {
                 let known = token(notification).is_some_and(|id| self.table.progress(id, notification));
                 if !known {
                     count(&self.counts.progress);
+                }
+            }
+            "notifications/message" => {
+                if !self.table.log(&notification.raw) {
+                    count(&self.counts.others);
                 }
             }
             "notifications/cancelled" => {

@@ -16,6 +16,7 @@ use crate::wire::mcp::{Capabilities, Era, Features, Kinds};
 use crate::upstream::ServerSettings;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want, subscription};
+use crate::upstream::loudness::Loudness;
 use crate::upstream::place::Place;
 
 use super::child::Supervisor;
@@ -166,6 +167,14 @@ impl Link for StdioLink {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.connection.changes.subscribe()
+    }
+
+    fn relist(&self) {
+        Changes::all(&self.connection.changes);
+    }
+
+    fn loudness(&self) -> &Loudness {
+        &self.connection.loudness
     }
 
     fn heard(&self) -> &Arc<Heard> {

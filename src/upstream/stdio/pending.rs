@@ -14,8 +14,8 @@ use crate::upstream::link::{Outgoing, progress_value};
 use crate::wire::jsonrpc::Notification;
 use crate::wire::mcp::Features;
 
-/// How many progress notifications wait for a client; when full, the oldest is dropped.
-const PROGRESS_MAX: usize = 32;
+/// How many notifications wait for a client; when full, the oldest is dropped.
+const NOTES_MAX: usize = 32;
 /// How many calls that were given up are remembered; a server that obeys a cancel never answers them.
 const STRAGGLERS_MAX: usize = 64;
 
@@ -44,7 +44,8 @@ pub(super) struct Slot {
 struct State {
     /// The writer has begun to write it.
     written: bool,
-    progress: VecDeque<Bytes>,
+    /// Progress and logs, in the order they came.
+    notes: VecDeque<Event>,
     progress_last: Option<f64>,
     questions: VecDeque<Question>,
     outcome: Option<Outcome>,
@@ -100,6 +101,31 @@ impl Table {
     pub(super) fn progress(&self, id: u64, notification: &Notification) -> bool {
         let slot = self.inner().slots.get(&id).map(Arc::clone);
         slot.is_some_and(|slot| slot.progress(notification))
+    }
+
+    /// Hands a log message to the call that it is of; `false` if it is dropped. A pipe does not say which call that is: it is
+    /// known where there is one alone, and where all are of one client session, whose message it is then in any case
+    /// [R111, protocol §5.3].
+    pub(super) fn log(&self, message: &Bytes) -> bool {
+        let inner = self.inner();
+        let mut calls = inner.slots.iter().filter_map(|(id, slot)| match &slot.outgoing {
+            Outgoing::Call(call) => Some((*id, &call.owner.key, slot)),
+            Outgoing::Own { .. } => None,
+        });
+        let Some(first) = calls.next() else { return false };
+        let mut oldest = first;
+        for call in calls {
+            if call.1 != first.1 || !matches!(call.1, OwnerKey::Session(_)) {
+                return false;
+            }
+            if call.0 < oldest.0 {
+                oldest = call;
+            }
+        }
+        let slot = Arc::clone(oldest.2);
+        drop(inner);
+        note(slot.state(), Event::Log(message.clone()));
+        true
     }
 
     /// Takes out a request whose caller has gone.
@@ -188,15 +214,7 @@ impl Slot {
             return false;
         }
         state.progress_last = Some(value);
-        if state.progress.len() == PROGRESS_MAX {
-            state.progress.pop_front();
-        }
-        state.progress.push_back(spelled);
-        let waker = state.waker.take();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        note(state, Event::Progress(spelled));
         true
     }
 
@@ -227,11 +245,11 @@ impl Slot {
         }
     }
 
-    /// Returns what has arrived, the outcome last.
+    /// Returns what has arrived, notifications first and the outcome last.
     pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Event> {
         let mut state = self.state();
-        if let Some(progress) = state.progress.pop_front() {
-            return Poll::Ready(Event::Progress(progress));
+        if let Some(note) = state.notes.pop_front() {
+            return Poll::Ready(note);
         }
         if let Some(question) = state.questions.pop_front() {
             return Poll::Ready(Event::Ask(question));
@@ -241,6 +259,19 @@ impl Slot {
         }
         state.waker = Some(context.waker().clone());
         Poll::Pending
+    }
+}
+
+/// Puts a notification into the queue of a request.
+fn note(mut state: MutexGuard<'_, State>, note: Event) {
+    if state.notes.len() == NOTES_MAX {
+        state.notes.pop_front();
+    }
+    state.notes.push_back(note);
+    let waker = state.waker.take();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }
 

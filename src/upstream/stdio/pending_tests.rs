@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
-use super::{PROGRESS_MAX, Table};
+use super::{NOTES_MAX, Table};
 use crate::exchange::{ClientFacts, Event, Owner, OwnerKey, Reject, RejectKind, ServerCall, UpstreamCall};
 use crate::id::PrincipalId;
 use crate::upstream::link::Outgoing;
@@ -27,7 +27,7 @@ fn call() -> Outgoing {
     let meta = RequestMeta::read(request.params.as_deref()).unwrap();
     let principal = PrincipalId::new("p");
     Outgoing::Call(Arc::new(UpstreamCall {
-        call: Arc::new(ServerCall { request, params, meta, param_headers: None }),
+        call: Arc::new(ServerCall { request, params, meta, param_headers: None, trace: None }),
         original: Arc::from("t"),
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
@@ -35,6 +35,7 @@ fn call() -> Outgoing {
         owner: Owner { key: OwnerKey::Principal(principal.clone()), ended: None },
         principal,
         request_state: None,
+        trace: None,
     }))
 }
 
@@ -58,7 +59,7 @@ fn progress_that_waits_is_bounded() {
     }
     assert!(table.finish(id, Err(Reject::upstream(RejectKind::Upstream, "the answer", ""))));
     let context = Context::from_waker(Waker::noop());
-    for value in 10_001 - PROGRESS_MAX..=10_000 {
+    for value in 10_001 - NOTES_MAX..=10_000 {
         let Poll::Ready(Event::Progress(spelled)) = slot.poll(&context) else { panic!("progress {value}") };
         let text = String::from_utf8(spelled.to_vec()).unwrap();
         assert!(

@@ -137,7 +137,7 @@ fn call_raw(text: String) -> Outgoing {
     let meta = RequestMeta::read(request.params.as_deref()).unwrap();
     let principal = PrincipalId::new("p");
     Outgoing::Call(Arc::new(UpstreamCall {
-        call: Arc::new(ServerCall { request, params, meta, param_headers: None }),
+        call: Arc::new(ServerCall { request, params, meta, param_headers: None, trace: None }),
         original: Arc::from("t"),
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
@@ -145,6 +145,7 @@ fn call_raw(text: String) -> Outgoing {
         owner: Owner { key: OwnerKey::Principal(principal.clone()), ended: None },
         principal,
         request_state: None,
+        trace: None,
     }))
 }
 

@@ -7,7 +7,8 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Edits, Request};
 use crate::wire::mcp::{
-    CAPABILITIES_KEY, CLIENT_INFO_KEY, CallParams, Era, ProtocolVersion, RESERVED_PREFIX, RequestMeta, VERSION_KEY,
+    CAPABILITIES_KEY, CLIENT_INFO_KEY, CallParams, Era, LOG_LEVEL_KEY, Level, ProtocolVersion, RESERVED_PREFIX,
+    RequestMeta, Trace, VERSION_KEY,
 };
 
 /// What the next hop speaks, and what the gateway says of the client there.
@@ -25,6 +26,10 @@ pub struct Hop {
     pub client_info: Bytes,
     /// The server's own `requestState`, as JSON text, in place of the sealed one.
     pub request_state: Option<Bytes>,
+    /// From which severity on a stateless server shall log, where the request does not say.
+    pub log: Option<Level>,
+    /// The trace that it is part of here.
+    pub trace: Option<Trace>,
 }
 
 /// Rewrites a call for the next hop: id, name, `_meta`, and nothing else.
@@ -58,17 +63,19 @@ pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, ho
 /// Returns `_meta` for the next hop, `None` where it can stay as it is.
 fn rebuilt_meta(meta: &RequestMeta, hop: &Hop) -> Option<Bytes> {
     let token = meta.progress_token.as_ref().map(|_| hop.id);
+    let traced = hop.trace.is_some() || meta.has_trace();
     match hop.era {
         Era::Legacy => {
-            let raw = meta.raw.as_ref()?;
-            let reserved = memchr::memmem::find(raw, RESERVED_PREFIX.as_bytes()).is_some() || raw.contains(&b'\\');
-            (reserved || token.is_some()).then(|| object(&[], token, meta))
+            let reserved =
+                |raw: &Bytes| memchr::memmem::find(raw, RESERVED_PREFIX.as_bytes()).is_some() || raw.contains(&b'\\');
+            let rebuilds = traced || token.is_some() || meta.raw.as_ref().is_some_and(reserved);
+            rebuilds.then(|| object(&[], token, meta, hop.trace.as_ref()))
         }
         Era::Stateless => {
             let same = meta.version.as_ref().and_then(Option::as_deref) == Some(ProtocolVersion::V2026_07_28.as_str())
                 && meta.capabilities.as_ref() == Some(&hop.capabilities)
                 && meta.client_info.as_ref() == Some(&hop.client_info);
-            if same && token.is_none() {
+            if same && token.is_none() && !traced {
                 return None;
             }
             let version = Bytes::from_static(b"\"2026-07-28\"");
@@ -77,15 +84,17 @@ fn rebuilt_meta(meta: &RequestMeta, hop: &Hop) -> Option<Bytes> {
                 (CLIENT_INFO_KEY, hop.client_info.clone()),
                 (CAPABILITIES_KEY, hop.capabilities.clone()),
             ];
-            if let Some(level) = &meta.log_level {
-                own.push(("io.modelcontextprotocol/logLevel", level.clone()));
+            match (&meta.log_level, hop.log) {
+                (Some(level), _) => own.push((LOG_LEVEL_KEY, level.clone())),
+                (None, Some(level)) => own.push((LOG_LEVEL_KEY, json::quoted(level.as_str()))),
+                (None, None) => {}
             }
-            Some(object(&own, token, meta))
+            Some(object(&own, token, meta, hop.trace.as_ref()))
         }
     }
 }
 
-fn object(own: &[(&str, Bytes)], token: Option<u64>, meta: &RequestMeta) -> Bytes {
+fn object(own: &[(&str, Bytes)], token: Option<u64>, meta: &RequestMeta, trace: Option<&Trace>) -> Bytes {
     let mut out = BytesMut::from(&b"{"[..]);
     let mut add = |key: &[u8], value: &[u8]| {
         if out.len() > 1 {
@@ -100,6 +109,9 @@ fn object(own: &[(&str, Bytes)], token: Option<u64>, meta: &RequestMeta) -> Byte
     }
     if let Some(token) = token {
         add(b"\"progressToken\"", token.to_string().as_bytes());
+    }
+    for (key, value) in trace.into_iter().flat_map(Trace::iter) {
+        add(&json::quoted(key), &json::quoted(value));
     }
     for (key, value) in meta.passing() {
         add(&key, &value);
@@ -143,6 +155,8 @@ mod tests {
             capabilities: meta.capabilities.clone().unwrap_or_else(|| Bytes::from_static(b"{}")),
             client_info: meta.client_info.clone().unwrap_or_else(|| Bytes::from_static(br#"{"name":"g"}"#)),
             request_state: None,
+            log: None,
+            trace: None,
         };
         String::from_utf8(lower_call(&request, &params, &meta, &hop).to_vec()).unwrap()
     }

@@ -17,6 +17,10 @@ pub mod name {
     pub const PARAM_PREFIX: &str = "mcp-param-";
     /// Carries the protocol version.
     pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+    /// Carries the trace that a request is part of (W3C Trace Context).
+    pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+    /// Carries what vendors add to it.
+    pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
     /// Carries a legacy session's id.
     pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
     /// Carries the last event id of a broken stream (legacy).

@@ -2,6 +2,7 @@
 //!
 //! Not for: other keys; they pass as they are.
 
+use super::trace::TRACE_KEYS;
 use crate::wire::json::{self, JsonError, Raw};
 use crate::wire::jsonrpc::Params;
 use bytes::Bytes;
@@ -38,6 +39,8 @@ pub struct RequestMeta {
     pub progress_token: Option<Bytes>,
     /// `logLevel`, as spelled.
     pub log_level: Option<Bytes>,
+    /// `traceparent`, `tracestate` and `baggage`, as spelled.
+    pub trace: [Option<Bytes>; 3],
 }
 
 /// Why `_meta` cannot be read.
@@ -61,8 +64,18 @@ impl RequestMeta {
     pub fn read(params: Option<&Params>) -> Result<Self, MetaError> {
         let Some(params) = params else { return Ok(Self::default()) };
         let Some(raw) = params.slice("_meta")? else { return Ok(Self::default()) };
-        const KEYS: [&str; 5] = [VERSION_KEY, CAPABILITIES_KEY, PROGRESS_TOKEN_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY];
-        let [version, capabilities, progress_token, client_info, log_level] = params.find_in_meta(KEYS)?;
+        const KEYS: [&str; 8] = [
+            VERSION_KEY,
+            CAPABILITIES_KEY,
+            PROGRESS_TOKEN_KEY,
+            CLIENT_INFO_KEY,
+            LOG_LEVEL_KEY,
+            "traceparent",
+            "tracestate",
+            "baggage",
+        ];
+        let [version, capabilities, progress_token, client_info, log_level, parent, state, baggage] =
+            params.find_in_meta(KEYS)?;
         let slice = |at| params.part(at);
         let version = version.map(|at| {
             let version = slice(at);
@@ -77,13 +90,20 @@ impl RequestMeta {
             return Err(MetaError::WrongType(PROGRESS_TOKEN_KEY));
         }
         let (client_info, log_level) = (client_info.map(slice), log_level.map(slice));
-        Ok(Self { version, capabilities, client_info, progress_token, log_level, raw: Some(raw) })
+        let trace = [parent, state, baggage].map(|value| value.map(slice));
+        Ok(Self { version, capabilities, client_info, progress_token, log_level, trace, raw: Some(raw) })
     }
 
     /// Says whether the request is of the stateless era by its own word (protocol §2.8).
     #[must_use]
     pub const fn is_stateless(&self) -> bool {
         self.version.is_some()
+    }
+
+    /// Says whether it holds something of a trace, be it valid or not.
+    #[must_use]
+    pub fn has_trace(&self) -> bool {
+        self.trace.iter().any(Option::is_some)
     }
 
     /// Returns the members that pass to the next hop as they are: `(key as JSON text, value)`.
@@ -93,8 +113,13 @@ impl RequestMeta {
         let Ok(members) = json::members(raw) else { return Vec::new() };
         members
             .iter()
-            .filter(|(key, _)| !key.starts_with(RESERVED_PREFIX.as_bytes()) && **key != *PROGRESS_TOKEN_KEY.as_bytes())
+            .filter(|(key, _)| !key.starts_with(RESERVED_PREFIX.as_bytes()) && !is_rebuilt(key))
             .map(|(key, value)| (json::quoted(&String::from_utf8_lossy(&key)), raw.slice_ref(value.get())))
             .collect()
     }
+}
+
+/// Says whether a key without a prefix is made anew for each hop.
+fn is_rebuilt(key: &[u8]) -> bool {
+    key == PROGRESS_TOKEN_KEY.as_bytes() || TRACE_KEYS.iter().any(|other| key == other.as_bytes())
 }

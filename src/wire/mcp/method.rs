@@ -84,7 +84,7 @@ const TABLE: [MethodSpec; 15] = [
     row(Method::CompletionComplete, "completion/complete", (true, true), Target::Ref, true),
     row(Method::Discover, "server/discover", (false, true), Target::None, true),
     row(Method::Initialize, "initialize", (true, false), Target::None, true),
-    row(Method::LoggingSetLevel, "logging/setLevel", (true, false), Target::None, false),
+    row(Method::LoggingSetLevel, "logging/setLevel", (true, false), Target::None, true),
     MethodSpec { direction: Direction::Both, ..row(Method::Ping, "ping", (true, false), Target::None, true) },
     row(Method::PromptsGet, "prompts/get", (true, true), Target::Name, true),
     list(Method::PromptsList, Kind::Prompts, true),

@@ -11,9 +11,11 @@ mod header;
 mod input;
 mod inventory;
 mod kind;
+mod level;
 mod meta;
 mod method;
 mod params;
+mod trace;
 mod version;
 
 pub use base64::{Base64, Base64Error};
@@ -25,10 +27,12 @@ pub use header::{HeaderError, decode_value, encode_value, name};
 pub use input::{InputKind, Unasked, is_url};
 pub use inventory::{Carrier, uris};
 pub use kind::{Kind, Kinds};
+pub use level::Level;
 pub use meta::{
     CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, MetaError, PROGRESS_TOKEN_KEY, RESERVED_PREFIX, RequestMeta,
     SERVER_INFO_KEY, SUBSCRIPTION_ID_KEY, VERSION_KEY,
 };
 pub use method::{Direction, Method, MethodSpec, Target};
 pub use params::{CallParams, ParamsError};
+pub use trace::{TRACE_KEYS, Trace};
 pub use version::{Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST};

@@ -90,6 +90,12 @@ impl Client {
     }
 
     async fn sends(&self, verb: &str, more: &[(&str, String)], body: &str) -> Option<(Wire, Head)> {
+        let mut wire = self.writes(verb, more, body).await;
+        let head = wire.head().await?;
+        Some((wire, head))
+    }
+
+    async fn writes(&self, verb: &str, more: &[(&str, String)], body: &str) -> Wire {
         let mut wire = Wire::new(TcpStream::connect(self.addr).await.unwrap());
         let mut text = format!("{verb} {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.path, self.addr);
         let mut field = |name: &str, value: &str| text.push_str(&format!("{name}: {value}\r\n"));
@@ -111,8 +117,13 @@ impl Client {
         text.push_str("\r\n");
         text.push_str(body);
         assert!(wire.write(text.as_bytes()).await);
-        let head = wire.head().await?;
-        Some((wire, head))
+        wire
+    }
+
+    /// Asks for a call and reads nothing; whoever drops what comes back has gone.
+    pub(crate) async fn asks(&self, id: &str, name: &str, members: &str) -> Wire {
+        let members = format!(r#""name":{},{members}"#, quoted(name));
+        self.writes("POST", &self.fields("tools/call", Some(name)), &self.body(id, "tools/call", "", &members)).await
     }
 
     /// Posts a body.
@@ -175,6 +186,11 @@ impl Client {
         Some(answer(wire, &head).await)
     }
 
+    /// Asks for anything; `target` is what the params name, repeated in the header of a stateless request.
+    pub(crate) async fn request(&self, method: &str, target: Option<&str>, meta: &str, members: &str) -> Answer {
+        self.post(&self.fields(method, target), &self.body("1", method, meta, members)).await
+    }
+
     /// Reads a resource.
     pub(crate) async fn read(&self, uri: &str) -> Answer {
         let members = format!(r#""uri":{}"#, quoted(uri));
@@ -184,16 +200,21 @@ impl Client {
 
     /// Lists the tools, as definitions.
     pub(crate) async fn list(&self) -> Vec<Value> {
-        let mut tools = Vec::new();
+        self.list_of("tools/list", "tools").await
+    }
+
+    /// Lists what a method lists in a member of its result.
+    pub(crate) async fn list_of(&self, method: &str, member: &str) -> Vec<Value> {
+        let mut items = Vec::new();
         let mut cursor = String::new();
         loop {
-            let body = self.body("\"l\"", "tools/list", "", &cursor);
-            let answer = self.post(&self.fields("tools/list", None), &body).await;
+            let body = self.body("\"l\"", method, "", &cursor);
+            let answer = self.post(&self.fields(method, None), &body).await;
             let result = answer.value()["result"].clone();
-            tools.extend(result["tools"].as_array().unwrap_or_else(|| panic!("{answer:?}")).iter().cloned());
+            items.extend(result[member].as_array().unwrap_or_else(|| panic!("{answer:?}")).iter().cloned());
             match result["nextCursor"].as_str() {
                 Some(next) => cursor = format!(r#""cursor":{}"#, quoted(next)),
-                None => return tools,
+                None => return items,
             }
         }
     }

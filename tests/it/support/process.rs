@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use portcullis::runtime::Tasks;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{ChildStderr, Command};
@@ -112,7 +113,8 @@ pub(crate) struct Gateway {
     /// What it said up to the end of its start block.
     pub(crate) said: String,
     child: tokio::process::Child,
-    talk: Lines<BufReader<ChildStderr>>,
+    /// What it says; `None` once somebody else reads it.
+    talk: Option<Lines<BufReader<ChildStderr>>>,
     folder: PathBuf,
 }
 
@@ -182,7 +184,7 @@ impl Gateway {
             said.push_str(&line);
             said.push('\n');
             if let (true, Some(addr), Some(admin)) = (line.trim().is_empty(), addr, admin) {
-                return Ok(Self { addr, admin, said, child, talk, folder });
+                return Ok(Self { addr, admin, said, child, talk: Some(talk), folder });
             }
         }
         let status = child.wait().await.unwrap();
@@ -228,10 +230,16 @@ impl Gateway {
         self.child.kill().await.unwrap();
     }
 
+    /// Has its talk read to the end by a task: a log that nobody reads would hold it up.
+    pub(crate) fn overhear(&mut self, tasks: &Tasks) {
+        let mut talk = self.talk.take().unwrap();
+        tasks.spawn("overhear", async move { while talk.next_line().await.is_ok_and(|line| line.is_some()) {} });
+    }
+
     /// Waits for a line of its talk.
     pub(crate) async fn says(&mut self, words: &str) -> String {
         let reading = async {
-            while let Some(line) = self.talk.next_line().await.unwrap() {
+            while let Some(line) = self.talk.as_mut().unwrap().next_line().await.unwrap() {
                 if line.contains(words) {
                     return line;
                 }
@@ -244,7 +252,9 @@ impl Gateway {
     /// Waits for its end; returns the exit code.
     pub(crate) async fn ended(mut self) -> Option<i32> {
         let status = within_deadline("the gateway's end", async {
-            while self.talk.next_line().await.unwrap().is_some() {}
+            while let Some(talk) = &mut self.talk
+                && talk.next_line().await.unwrap().is_some()
+            {}
             self.child.wait().await.unwrap()
         });
         status.await.code()

@@ -1,14 +1,15 @@
 //! A scripted MCP server over HTTP: what it speaks, how it answers, what it was asked.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use portcullis::runtime::Tasks;
 use tokio::net::TcpListener;
 use tokio::sync::{Barrier, Notify, watch};
 
-use super::wire::{Wire, raw};
+use super::rich;
+use super::wire::{Head, Wire, raw};
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 
@@ -43,6 +44,12 @@ struct State {
     together: Mutex<Option<Arc<Barrier>>>,
     /// Lets `hold` go on.
     gate: Notify,
+    /// It has more than tools.
+    rich: AtomicBool,
+    /// The heads of all requests.
+    heads: Mutex<Vec<Head>>,
+    /// The tool `guarded` wants its argument as a header of this name.
+    guard: Mutex<Option<String>>,
     /// What a tool answers with, whatever it is asked.
     answers: Mutex<Vec<(String, String)>>,
 }
@@ -63,6 +70,9 @@ impl Upstream {
             streams: AtomicU64::new(0),
             together: Mutex::default(),
             gate: Notify::new(),
+            rich: AtomicBool::new(false),
+            heads: Mutex::default(),
+            guard: Mutex::default(),
             answers: Mutex::default(),
         });
         let upstream = Self { addr, state: Arc::clone(&state), tasks: tasks.clone() };
@@ -74,6 +84,30 @@ impl Upstream {
             }
         });
         upstream
+    }
+
+    /// Starts a server that has prompts, resources, templates, completion and logs too.
+    pub(crate) async fn rich(speaks: Speaks, sse: bool, tools: &[&str]) -> Self {
+        let upstream = Self::start(speaks, sse, tools).await;
+        upstream.state.rich.store(true, Ordering::SeqCst);
+        upstream
+    }
+
+    /// Lets the tool `guarded` be called with its argument `a` in this header alone; its list says so, but nobody is told.
+    pub(crate) fn guard(&self, header: &str) {
+        *self.state.guard.lock().unwrap() = Some(header.to_owned());
+        let schema =
+            format!(r#"{{"type":"object","properties":{{"a":{{"type":"string","x-mcp-header":"{header}"}}}}}}"#);
+        self.set(&[&format!(r#"{{"name":"guarded","inputSchema":{schema}}}"#)]);
+    }
+
+    /// The values of a field of all requests so far that are of a method.
+    pub(crate) fn fields(&self, method: &str, field: &str) -> Vec<Option<String>> {
+        let wanted = format!("\"method\":\"{method}\"");
+        let requests = self.state.requests.lock().unwrap().clone();
+        let heads = self.state.heads.lock().unwrap();
+        let all = requests.iter().zip(heads.iter()).filter(|(body, _)| body.contains(&wanted));
+        all.map(|(_, head)| head.field(field).map(str::to_owned)).collect()
     }
 
     /// Where it listens.
@@ -128,7 +162,8 @@ impl Upstream {
         self.asked("tools/list").len()
     }
 
-    fn asked(&self, method: &str) -> Vec<String> {
+    /// The bodies of all requests of a method so far.
+    pub(crate) fn asked(&self, method: &str) -> Vec<String> {
         let wanted = format!("\"method\":\"{method}\"");
         self.state.requests.lock().unwrap().iter().filter(|body| body.contains(&wanted)).cloned().collect()
     }
@@ -144,6 +179,7 @@ impl State {
     async fn serve(self: Arc<Self>, mut wire: Wire) {
         while let Some(head) = wire.head().await {
             let body = wire.body(head.rest(true)).await;
+            self.heads.lock().unwrap().push(head.clone());
             self.requests.lock().unwrap().push(body.clone());
             if head.line.starts_with("GET") {
                 return self.tell(&mut wire, String::new()).await;
@@ -169,6 +205,11 @@ impl State {
                     let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
                     return self.tell(&mut wire, meta).await;
                 }
+                "tools/call" if self.refuses(&head, &body) => {
+                    let error =
+                        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32020,"message":"header"}}}}"#);
+                    json(&mut wire, "400 Bad Request", "", &error).await;
+                }
                 "tools/call" => {
                     if !self.call(&mut wire, &id, &body, stateless).await {
                         return;
@@ -176,22 +217,41 @@ impl State {
                 }
                 method => {
                     let session = self.sessions.fetch_add(1, Ordering::SeqCst);
+                    let can =
+                        if self.rich.load(Ordering::SeqCst) { rich::ALL } else { r#"{"tools":{"listChanged":true}}"# };
                     let (field, result) = match method {
                         "initialize" => (
                             format!("Mcp-Session-Id: s-{session}\r\n"),
-                            r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"up","version":"1"}}"#.to_owned(),
+                            format!(
+                                r#"{{"protocolVersion":"2025-11-25","capabilities":{can},"serverInfo":{{"name":"up","version":"1"}}}}"#
+                            ),
                         ),
                         "server/discover" => (
                             String::new(),
-                            r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}},"ttlMs":0,"cacheScope":"public"}"#.to_owned(),
+                            format!(
+                                r#"{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{can},"ttlMs":0,"cacheScope":"public"}}"#
+                            ),
                         ),
-                        _ => (String::new(), self.listed(stateless)),
+                        "tools/list" => (String::new(), self.listed(stateless)),
+                        other => {
+                            (String::new(), rich::answer(other, &body, stateless).expect("a method of this server"))
+                        }
                     };
-                    let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+                    let text = match result.strip_prefix('!') {
+                        Some(error) => format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#),
+                        None => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
+                    };
                     json(&mut wire, "200 OK", &field, &text).await;
                 }
             }
         }
+    }
+
+    /// Says whether a call lacks the header that its tool wants.
+    fn refuses(&self, head: &Head, body: &str) -> bool {
+        let guard = self.guard.lock().unwrap().clone();
+        let guard = guard.filter(|_| body.contains(r#""name":"guarded""#));
+        guard.is_some_and(|header| head.field(&format!("mcp-param-{}", header.to_lowercase())).is_none())
     }
 
     fn listed(&self, stateless: bool) -> String {
@@ -248,6 +308,8 @@ impl State {
                 ),
                 Some(state) => format!(r#"{{"resultType":"complete","content":[],"state":{state}}}"#),
             },
+            "links" if stateless => format!(r#"{{"resultType":"complete",{}}}"#, rich::LINKS),
+            "links" => format!("{{{}}}", rich::LINKS),
             "say" if stateless => format!("{{{STATELESS_HEAD},{}", arguments.trim_start_matches('{')),
             "say" => arguments.clone(),
             name => {
@@ -266,6 +328,9 @@ impl State {
             return json(wire, "200 OK", "", &answer).await;
         }
         let mut text = EVENTS.to_vec();
+        if name == "\"log\"" {
+            text.extend(rich::LOGS.iter().flat_map(|log| event(&notification("message", log))));
+        }
         if let Some(token) = raw(body, "params._meta.progressToken") {
             for progress in 1..=2 {
                 let message = super::quoted(&arguments);
