@@ -99,7 +99,7 @@ async fn one_subscription_for_all_who_watch() {
     }
 }
 
-/// [POL-15]: who may not read a resource cannot watch it, and it looks like one that is not there.
+/// [POL-15, R104]: who may not read a resource cannot watch it, and it looks like one that is not there.
 #[tokio::test]
 async fn only_who_may_read_may_watch() {
     let upstream = Watched::start(Era::Stateless, How::Http).await;
