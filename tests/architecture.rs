@@ -66,6 +66,9 @@ const FILE_LINES_MAX: usize = 600;
 /// Non-test lines a door plate (a `mod.rs` that is not alone in its folder) may have.
 const DOOR_PLATE_LINES_MAX: usize = 90;
 
+/// How many requirements the protocol puts on a gateway: the rows of the table in tests/README.md.
+const REQUIREMENTS: usize = 128;
+
 static TREE: LazyLock<Tree> = LazyLock::new(|| Tree::read(Path::new(env!("CARGO_MANIFEST_DIR"))));
 
 fn check(rule: fn(&Tree) -> Vec<Finding>) {
@@ -163,4 +166,9 @@ fn every_bound_has_its_test() {
 #[test]
 fn no_machine_paths_in_the_tree() {
     check(rules::no_machine_paths_in_the_tree);
+}
+
+#[test]
+fn every_requirement_has_its_row() {
+    check(rules::every_requirement_has_its_row);
 }

@@ -121,7 +121,7 @@ mod tests {
     }
 
     proptest! {
-        /// [NAM-1, NAM-2]
+        /// [NAM-1, NAM-2, R72]
         #[test]
         fn every_name_is_valid_bounded_and_its_own(
             original in "\\PC{0,300}", other in "\\PC{0,300}", budget in 52_usize..=64,

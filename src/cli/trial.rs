@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use crate::app::AppError;
 use crate::catalog::shown_name;
 use crate::clock::Clock;
@@ -42,6 +44,9 @@ pub(super) fn trial(servers: &[ServerSettings]) -> Result<Vec<Tried>, End> {
     let failed = |err: &dyn std::fmt::Display| End::Failed(err.to_string());
     let runtime = runtime::build().map_err(|err| failed(&format!("no runtime: {err}")))?;
     let tried = runtime.block_on(async {
+        // Listened to before anything is started: until then an interrupt would end this process alone.
+        let mut interrupt =
+            signal(SignalKind::interrupt()).map_err(|err| failed(&format!("signals cannot be heard: {err}")))?;
         let tasks = Tasks::new();
         let set = TargetSet::new(servers, &tasks, &Clock::real(), &config::base_env());
         let set = set.map_err(|err| failed(&AppError::from(err)))?;
@@ -52,7 +57,7 @@ pub(super) fn trial(servers: &[ServerSettings]) -> Result<Vec<Tried>, End> {
         // Children have groups of their own: an interrupt reaches this process alone, and it ends them.
         let interrupted = tokio::select! {
             _ = settled => false,
-            _ = tokio::signal::ctrl_c() => true,
+            _ = interrupt.recv() => true,
         };
         let tried = set
             .iter()

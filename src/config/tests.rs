@@ -567,7 +567,7 @@ fn numbers_and_words_of_a_server() {
     }
 }
 
-/// [FC-CFG-07]
+/// [FC-CFG-07, R3]
 #[test]
 fn localhost_is_two_addresses() {
     let loaded =

@@ -294,6 +294,7 @@ mod tests {
     use crate::wire::jsonrpc::RequestId;
     use crate::wire::mcp::Era;
 
+    /// [R126]
     #[test]
     fn every_kind_has_its_row() {
         let rows = [

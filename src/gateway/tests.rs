@@ -248,7 +248,7 @@ async fn credentials_fail_closed() {
 }
 
 /// [LIM-4, FC-IDS-06]: a call that is not answered in time is cancelled at its server; progress extends its time up to the
-/// maximum.
+/// maximum [R65, R110].
 #[tokio::test(start_paused = true)]
 async fn a_call_has_an_end() {
     let tasks = Tasks::new();

@@ -497,6 +497,17 @@ async fn four_classes_and_no_more() {
     yard.end().await;
 }
 
+/// [TRN-8]: a server that could not be reached may have come back with another list, without a word: it is read again.
+#[tokio::test]
+async fn a_server_in_doubt_is_listed_again() {
+    let yard = Yard::ready(2, |_| {}).await;
+    let lists = yard.plant.lists.load(Ordering::SeqCst);
+    yard.server.doubts.send_modify(|count| *count += 1);
+    until("the list is read again", || yard.plant.lists.load(Ordering::SeqCst) > lists).await;
+    assert_eq!(yard.opened(), 1, "over the same connection");
+    yard.end().await;
+}
+
 /// Whoever loses a grant loses its connections, one that is being started too.
 #[tokio::test]
 async fn a_revoked_principal_keeps_nothing() {

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::{
-    DOOR_PLATE_LINES_MAX, EMPTY_NAMES, FENCED, FILE_LINES_MAX, FLOORS, KNOWS_ERAS, SANS_IO, SYNCHRONOUS,
+    DOOR_PLATE_LINES_MAX, EMPTY_NAMES, FENCED, FILE_LINES_MAX, FLOORS, KNOWS_ERAS, REQUIREMENTS, SANS_IO, SYNCHRONOUS,
     packages::PACKAGES,
     source::{File, Tree},
 };
@@ -504,4 +504,88 @@ fn documented_floors(text: &str) -> Vec<(usize, usize, String, Vec<String>)> {
         Some((at + 1, number.parse().ok()?, name.to_owned(), rooms))
     })
     .collect()
+}
+
+// === what the tests prove ===
+
+pub(crate) fn every_requirement_has_its_row(tree: &Tree) -> Vec<Finding> {
+    let path = "tests/README.md";
+    let text = tree.file(path).map_or("", |file| file.text.as_str());
+    let rows: Vec<(usize, usize, &str)> = text.lines().enumerate().filter_map(|(at, line)| row(at + 1, line)).collect();
+    let mut found = Vec::new();
+    for number in 1..=REQUIREMENTS {
+        let count = rows.iter().filter(|row| row.1 == number).count();
+        if count != 1 {
+            let fix = "give each requirement one row: where it is proved, or why not";
+            found.push(Finding::new(path, 1, format!("R{number} has {count} rows"), fix));
+        }
+    }
+    for (line, number, place) in rows {
+        let tests: Vec<(&str, &str)> =
+            place.split('`').skip(1).step_by(2).filter_map(|one| one.split_once("::")).collect();
+        let excused =
+            ["by construction: ", "not needed: ", "not yet: ", "partly: "].iter().any(|word| place.starts_with(word));
+        let mut wrong = |what: String, fix: &str| found.push(Finding::new(path, line, what, fix));
+        if number == 0 || number > REQUIREMENTS {
+            wrong(format!("there is no R{number}"), "take the row out");
+        }
+        if tests.is_empty() && !excused {
+            wrong(format!("R{number} has neither a test nor a reason"), "name `file::test`, or say why there is none");
+        }
+        for (file, test) in tests {
+            match tree.file(file).map(|file| function(&file.text, test)) {
+                None => wrong(format!("there is no file {file}"), "name the file that has the test"),
+                Some(None) => wrong(format!("{file} has no `fn {test}`"), "name the test as it is called now"),
+                Some(Some(text)) if !cites(&text, number) => {
+                    wrong(
+                        format!("`{test}` does not cite R{number}"),
+                        "cite it, [R1], in its doc comment, or name another test",
+                    );
+                }
+                Some(Some(_)) => {}
+            }
+        }
+    }
+    found
+}
+
+/// Line, number and last cell of a row of requirements.
+fn row(at: usize, line: &str) -> Option<(usize, usize, &str)> {
+    let mut cells = line.strip_prefix("| R")?.strip_suffix('|')?.splitn(3, '|').map(str::trim);
+    let number = cells.next()?.parse().ok()?;
+    Some((at, number, cells.nth(1)?))
+}
+
+/// A function with what stands above it, up to its closing brace.
+fn function(text: &str, name: &str) -> Option<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let head = format!("fn {name}(");
+    let at = lines.iter().position(|line| line.contains(&head) && !line.trim_start().starts_with("//"))?;
+    let (before, from) = lines.split_at_checked(at)?;
+    let is_above = |line: &&&str| ["//", "#["].iter().any(|mark| line.trim_start().starts_with(mark));
+    let above = before.iter().rev().take_while(is_above);
+    let first = from.first()?;
+    let close = format!("{}}}", " ".repeat(first.len() - first.trim_start().len()));
+    let body = from.iter().take_while(|line| **line != close);
+    Some(above.chain(body).copied().collect::<Vec<_>>().join("\n"))
+}
+
+/// Says whether a text cites a requirement: `R7`, or a range as `R5-R9`.
+fn cites(text: &str, wanted: usize) -> bool {
+    let (mut last, mut word) = (None, String::new());
+    for char in text.chars().chain([' ']) {
+        if char.is_alphanumeric() || char == '_' {
+            word.push(char);
+            continue;
+        }
+        let number = word.strip_prefix('R').and_then(|digits| digits.parse::<usize>().ok());
+        match (last.take(), number) {
+            (Some(from), Some(to)) if (from..=to).contains(&wanted) => return true,
+            (_, Some(number)) if number == wanted => return true,
+            _ => {}
+        }
+        last = number.filter(|_| char == '-' || char == '–');
+        word.clear();
+    }
+    false
 }

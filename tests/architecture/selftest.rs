@@ -3,7 +3,7 @@
 //! Not for the real tree. Invariants: `RULES` names every rule of `rules.rs`, and each has a violation here.
 
 use crate::{
-    FLOORS,
+    FLOORS, REQUIREMENTS,
     rules::{self, Finding, direct_dependencies},
     source::{Kind, Tree, lex},
 };
@@ -422,6 +422,35 @@ fn a_floor_table_that_differs_is_found() {
 }
 
 #[test]
+fn a_requirement_without_proof_is_found() {
+    let rule = rules::every_requirement_has_its_row;
+    let source = "//! Doc.\n/// One [R1, R5-R9].\n#[test]\nfn one() {\n    x();\n}\n\n/// [R2]\n#[test]\nfn two() {}\n";
+    let page = |edit: &dyn Fn(usize) -> String| (1..=REQUIREMENTS).map(edit).collect::<String>();
+    let excuse = |number: usize| format!("| R{number} | what | not yet: later |\n");
+    let places = |row: &str| {
+        let text = page(&|number| if number == 7 { row.to_owned() } else { excuse(number) });
+        places(rule, &[("src/a.rs", source), ("tests/README.md", &text)])
+    };
+    assert_eq!(rule(&Tree::of(&[])).len(), REQUIREMENTS, "no table");
+    for good in ["`src/a.rs::one`", "partly: `src/a.rs::one`; the rest later", "by construction: it is so"] {
+        assert_eq!(places(&format!("| R7 | what | {good} |\n")), Vec::<String>::new(), "{good}");
+    }
+    for bad in [
+        "",
+        "some words",
+        "`src/a.rs::two`",
+        "`src/a.rs::three`",
+        "`src/b.rs::one`",
+        "`src/a.rs::one`, `src/a.rs::two`",
+    ] {
+        assert_eq!(places(&format!("| R7 | what | {bad} |\n")), ["tests/README.md:7"], "{bad}");
+    }
+    assert_eq!(places("| R7 | what | `src/a.rs::one` |\n| R8 | twice | not yet: later |\n"), ["tests/README.md:1"]);
+    assert_eq!(places(""), ["tests/README.md:1"]);
+    assert_eq!(places(&format!("{}| R129 | what | not yet: later |\n", excuse(7))), ["tests/README.md:8"]);
+}
+
+#[test]
 fn the_lexer_keeps_lines_and_drops_comments() {
     let text = "//! a\n/* b\n/* c */ \" */ x\nr#\"y\n\"z\"# 'q' '\\u{1F600}' b'\\'' 'life 1.5e3 0..2 \"s\\\n\" end";
     let tokens = lex(text);
@@ -450,7 +479,12 @@ fn odd_input_never_panics() {
         "b'",
         "::",
     ] {
-        let tree = Tree::of(&[("src/wire/a.rs", text), ("Cargo.toml", text), ("ARCHITECTURE.md", text)]);
+        let tree = Tree::of(&[
+            ("src/wire/a.rs", text),
+            ("Cargo.toml", text),
+            ("ARCHITECTURE.md", text),
+            ("tests/README.md", text),
+        ]);
         for rule in RULES {
             rule(&tree);
         }
@@ -477,6 +511,7 @@ const RULES: &[Rule] = &[
     rules::every_bound_has_its_test,
     rules::ignored_tests_say_why,
     rules::no_machine_paths_in_the_tree,
+    rules::every_requirement_has_its_row,
 ];
 
 #[test]

@@ -53,10 +53,14 @@ async function confirmed(ctx, done) {
   return ask({ confirm: formOf('ok?', 'ok', { type: 'boolean' }) }, await stateCodec.mint({ step: 1 }));
 }
 
-// === questions on the way, 2025 ===
+// === questions in either era: on the way, or in the result ===
 
-const elicit = (ctx, message, requestedSchema) =>
-  ctx.mcpReq.send({ method: 'elicitation/create', params: { message, requestedSchema } });
+const asking = async (ctx, question, say) => {
+  const given = ctx.mcpReq.envelope ? response(ctx, 'it') : await ctx.mcpReq.send(question);
+  return given ? text(say(given)) : ask({ it: question });
+};
+const elicit = (ctx, what, message, requestedSchema) =>
+  asking(ctx, inputRequired.elicit({ message, requestedSchema }), (given) => `${what}: ${answered(given)}`);
 const answered = (result) => `action=${result.action}, content=${JSON.stringify(result.content ?? {})}`;
 
 const DEFAULTS = object({
@@ -127,16 +131,16 @@ const legacy = {
   ],
   test_sampling: [
     { prompt: string },
-    async (args, ctx) => {
+    (args, ctx) => {
       const messages = [{ role: 'user', content: { type: 'text', text: args.prompt } }];
-      const result = await ctx.mcpReq.send({ method: 'sampling/createMessage', params: { messages, maxTokens: 100 } });
-      return text(`LLM response: ${result.content?.text ?? ''}`);
+      const question = inputRequired.createMessage({ messages, maxTokens: 100 });
+      return asking(ctx, question, ({ content }) => `LLM response: ${content?.text ?? ''}`);
     },
     ['prompt'],
   ],
   test_elicitation: [
     { message: string },
-    async (args, ctx) => {
+    (args, ctx) => {
       const form = object(
         {
           username: { ...string, description: "User's response" },
@@ -144,17 +148,17 @@ const legacy = {
         },
         ['username', 'email'],
       );
-      return text(`User response: ${answered(await elicit(ctx, args.message, form))}`);
+      return elicit(ctx, 'User response', args.message, form);
     },
     ['message'],
   ],
   test_elicitation_sep1034_defaults: [
     {},
-    async (_, ctx) => text(`Elicitation completed: ${answered(await elicit(ctx, 'defaults', DEFAULTS))}`),
+    (_, ctx) => elicit(ctx, 'Elicitation completed', 'defaults', DEFAULTS),
   ],
   test_elicitation_sep1330_enums: [
     {},
-    async (_, ctx) => text(`Elicitation completed: ${answered(await elicit(ctx, 'enums', ENUMS))}`),
+    (_, ctx) => elicit(ctx, 'Elicitation completed', 'enums', ENUMS),
   ],
 };
 

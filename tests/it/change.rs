@@ -80,7 +80,7 @@ async fn grown(speaks: Speaks) {
     }
 }
 
-/// FC-LST-04: of three principals, those whose own set changed are told, and only they [POL-10].
+/// FC-LST-04: of three principals, those whose own set changed are told, and only they [POL-10, R81, R104].
 #[tokio::test]
 async fn only_those_whose_set_changed_are_told() {
     for speaks in [Speaks::Legacy, Speaks::Stateless] {

@@ -67,7 +67,7 @@ async fn over_http_everybody_gets_his_own() {
     }
 }
 
-/// One session may have many calls under way; ids keep their type, `1` is not `"1"` [FC-IDS-04].
+/// One session may have many calls under way; ids keep their type, `1` is not `"1"` [FC-IDS-04, R86].
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ids_of_one_session_keep_their_spelling() {
     const IDS: [&str; 6] = ["1", "\"1\"", "0", "-7", "\"\"", "\"\\u00e9\""];

@@ -3,6 +3,7 @@
 use crate::support::{Child, Client, ERAS, Era, TestApp, within_deadline};
 
 /// FC-LST-06: a command that does not exist and a refused connection cost the good server nothing; errors do not mix.
+/// [R83]
 #[tokio::test]
 async fn bad_servers_are_nobody_elses_problem() {
     let good = Child::new(Era::Legacy, &["echo"]);
@@ -27,6 +28,7 @@ async fn bad_servers_are_nobody_elses_problem() {
 }
 
 /// FC-LST-08: the order is the configuration's, then each server's own: the same bytes each time, also after a restart.
+/// [R74, R75]
 #[tokio::test]
 async fn the_order_is_fixed() {
     let children = [

@@ -40,6 +40,8 @@ mod login_path;
 #[cfg(test)]
 mod manual;
 #[cfg(test)]
+mod matrix;
+#[cfg(test)]
 mod orphans;
 #[cfg(test)]
 mod pool;

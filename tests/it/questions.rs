@@ -18,7 +18,7 @@ async fn able(era: Era, app: &TestApp) -> Client {
 }
 
 /// All kinds, several at once, several rounds: each arrives with its server named, each answer where it was asked for
-/// [TRN-10, R91, R93, R97, R99].
+/// [TRN-10, R91, R93, R97, R99, R73].
 #[tokio::test(flavor = "multi_thread")]
 async fn every_question_reaches_its_client_in_every_mixture() {
     for (client, server, stdio) in mixtures() {
@@ -186,7 +186,7 @@ fn accepted() -> Value {
 const ACCEPT: &str = r#"{"action":"accept","content":{"a":"b"}}"#;
 
 /// A parked call is its principal's and this very call's; whoever brings its handle twice hears the same, and the server is
-/// answered once [R92, R94, R95, R96].
+/// answered once [R92, R94, R95, R96, R120].
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parked_call_is_joined_by_its_own_client_alone() {
     for stdio in [false, true] {

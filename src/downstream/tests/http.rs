@@ -56,7 +56,7 @@ async fn a_preflight_is_answered_before_credentials() {
     assert_eq!(got.header("access-control-expose-headers"), Some("Mcp-Session-Id, Retry-After, WWW-Authenticate"));
 }
 
-/// [AUT-1, POL-16, R24]
+/// [AUT-1, POL-16, R24, R114, R115]
 #[tokio::test]
 async fn credentials_come_from_headers_alone() {
     let house = House::open();

@@ -40,7 +40,7 @@ async fn initialize_agrees_on_a_version() {
     assert_eq!(got.json()["result"]["protocolVersion"], json!("2025-11-25"));
 }
 
-/// [R35, R36, R37, FC-SES-02, FC-AUT-07]
+/// [R35, R36, R37, FC-SES-02, FC-AUT-07, R120]
 #[tokio::test]
 async fn a_session_is_its_own_clients() {
     let house = House::open();
@@ -127,7 +127,7 @@ async fn methods_of_a_session() {
     assert_eq!((format!("{owner:?}").as_str(), headers), ("Session(1)", None));
 }
 
-/// [FC-CON-01, FC-IDS-01, FC-IDS-03, FC-IDS-05]: a slow call holds up nothing, and is cancelled by its exact id.
+/// [FC-CON-01, FC-IDS-01, FC-IDS-03, FC-IDS-05, R108]: a slow call holds up nothing, and is cancelled by its exact id.
 #[tokio::test]
 async fn cancel_is_exact_and_a_duplicate_is_refused() {
     let mut house = House::open();

@@ -122,7 +122,7 @@ async fn only_single_requests_and_notifications_are_taken() {
     }
 }
 
-/// [R28, R29, R31, R32, FC-HTP-11]
+/// [R28, R29, R31, R32, FC-HTP-11, R78]
 #[tokio::test]
 async fn discover_and_list_have_their_shapes() {
     let house = House::open();

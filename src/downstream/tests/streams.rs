@@ -93,7 +93,7 @@ async fn a_silent_call_becomes_a_stream() {
     assert_eq!(client.chunk().await, None);
 }
 
-/// [R45 reversed]: a stateless call ends with its connection, before and after its head.
+/// [R45 reversed]: a stateless call ends with its connection, before and after its head [R106].
 #[tokio::test]
 async fn a_stateless_call_ends_with_its_connection() {
     let mut house = House::open();
@@ -140,7 +140,7 @@ fn listen(id: &str, filter: &str) -> String {
     )
 }
 
-/// Protocol §2.11: acknowledged first, the id's type kept, an orderly end on drain [FC-SES-09].
+/// Protocol §2.11: acknowledged first, the id's type kept, an orderly end on drain [FC-SES-09, R101, R102, R105].
 #[tokio::test]
 async fn a_listen_is_acknowledged_told_and_ended() {
     let mut house = House::open();

@@ -357,6 +357,7 @@ async fn htp_05_unnamed_events_count_and_unknown_ones_do_not() {
     assert_eq!(payload(ask(&link, call()).await), "1");
 }
 
+/// [R59]
 #[tokio::test]
 async fn htp_06_a_stream_that_ends_early_is_not_replayed() {
     for end in [Step::Close, Step::Reset] {
@@ -377,6 +378,7 @@ async fn htp_06_a_stream_that_ends_early_is_not_replayed() {
     }
 }
 
+/// [R59]
 #[tokio::test]
 async fn htp_06_a_stream_with_an_id_is_resumed() {
     let lab = Lab::new(|request| match request.kind().as_str() {
@@ -551,6 +553,7 @@ async fn htp_11_media_types_are_compared_without_parameters_and_case() {
     }
 }
 
+/// [R65, R118]
 #[tokio::test]
 async fn htp_12_errors_are_kept_and_foreign_bodies_are_not() {
     let lab = Lab::new(|request| {
@@ -653,6 +656,7 @@ async fn forgetful(lost: fn(&Recorded) -> Vec<Step>) -> Lab {
     .await
 }
 
+/// [R58]
 #[tokio::test]
 async fn ses_01_one_renewal_for_all_and_each_call_once_more() {
     let ways: [fn(&Recorded) -> Vec<Step>; 6] = [
@@ -682,6 +686,7 @@ async fn ses_01_one_renewal_for_all_and_each_call_once_more() {
     }
 }
 
+/// [R58]
 #[tokio::test]
 async fn ses_01_an_unknown_method_is_no_lost_session_and_there_is_no_loop() {
     let lab = Lab::new(|request| legacy(request, |request| json("404 Not Found", &error(request, -32601)))).await;
@@ -714,6 +719,7 @@ async fn ses_01_a_session_that_cannot_be_renewed_ends_the_link() {
     assert!(link.last_words().unwrap().contains("HTTP 503"));
 }
 
+/// [R57]
 #[tokio::test]
 async fn ses_07_both_headers_on_each_later_request_and_never_on_initialize() {
     let lab = Lab::new(|request| match request.kind().as_str() {
@@ -815,6 +821,7 @@ async fn ids_06_initialize_is_never_cancelled() {
     assert_eq!(lab.server.kinds(), ["initialize"]);
 }
 
+/// [R106]
 #[tokio::test]
 async fn a_stateless_call_is_cancelled_by_closing_its_response() {
     let lab = Lab::new(|request| {
@@ -832,6 +839,7 @@ async fn a_stateless_call_is_cancelled_by_closing_its_response() {
     assert_eq!(lab.server.kinds(), ["server/discover", "tools/call"]);
 }
 
+/// [R108, R109]
 #[tokio::test]
 async fn ids_07_only_our_own_growing_progress_passes() {
     let lab = Lab::new(|request| {
@@ -870,6 +878,7 @@ async fn ids_08_numbers_keep_their_digits() {
 
 // === stateless ===
 
+/// [R47, R48, R49, R50]
 #[tokio::test]
 async fn stateless_requests_mirror_their_body_in_headers() {
     let lab = Lab::new(|request| modern(request, |request| json("200 OK", &result(request, "1")))).await;
@@ -916,6 +925,7 @@ async fn stateless_requests_mirror_their_body_in_headers() {
 
 // === probing ===
 
+/// [R54]
 #[tokio::test]
 async fn the_probe_finds_the_era() {
     let unsupported = |request: &Recorded, versions: &str| {

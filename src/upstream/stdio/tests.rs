@@ -224,7 +224,7 @@ fn output_is_redacted_escaped_and_bounded() {
 
 // --- field cases ---
 
-/// [FC-STD-01]
+/// [FC-STD-01, R69]
 #[tokio::test]
 async fn text_on_stdout_is_skipped() {
     if !python() {
@@ -326,7 +326,7 @@ while True:
     assert_eq!(done(held).unwrap_err().kind, RejectKind::Limit);
 }
 
-/// [LIM-1]
+/// [LIM-1, R69]
 #[tokio::test]
 async fn an_endless_line_ends_the_child() {
     if !python() {
@@ -341,7 +341,7 @@ async fn an_endless_line_ends_the_child() {
     assert!(started.link.last_words().unwrap().contains("4 × max_response_bytes"));
 }
 
-/// [FC-STD-05]
+/// [FC-STD-05, R71]
 #[tokio::test]
 async fn a_flood_on_stderr_is_drained() {
     if !python() {
@@ -361,7 +361,7 @@ read()
     assert_eq!(ask(&started.link, "0").await, "ok");
 }
 
-/// [FC-STD-06]: the socket that the grandchild holds ends with it.
+/// [FC-STD-06, R70]: the socket that the grandchild holds ends with it.
 #[tokio::test]
 async fn grandchildren_end_with_the_child() {
     if !python() {
@@ -454,7 +454,7 @@ async fn the_reason_of_a_failed_start_is_told_without_secrets() {
     }
 }
 
-/// [FC-STD-08]
+/// [FC-STD-08, R70]
 #[tokio::test]
 async fn a_killed_child_fails_its_calls_and_is_not_asked_again() {
     if !python() {
@@ -650,7 +650,7 @@ read()
     assert_eq!(ask(&started.link, digits).await, digits);
 }
 
-/// [FC-IDS-10]; other requests of a legacy server are refused, list changes are counted.
+/// [FC-IDS-10, R46]; other requests of a legacy server are refused, list changes are counted.
 #[tokio::test]
 async fn ping_is_answered_at_once_and_others_are_refused() {
     if !python() {
@@ -744,7 +744,7 @@ assert request["method"] == "server/discover" and "_meta" in request["params"]
 modern(request)
 "#;
 
-/// [protocol §2.8]
+/// [protocol §2.8] [R68]
 #[tokio::test]
 async fn a_stateless_server_is_found_and_listened_to() {
     if !python() {
@@ -809,7 +809,7 @@ read()
     }
 }
 
-/// A stateless server that was slow to start refuses the `initialize` that came after the silence.
+/// A stateless server that was slow to start refuses the `initialize` that came after the silence [R55].
 #[tokio::test]
 async fn a_slow_stateless_server_is_not_taken_for_legacy() {
     if !python() {
@@ -847,6 +847,7 @@ read()
     assert_eq!(ask(&started.link, "0").await, "ok");
 }
 
+/// [R56]
 #[tokio::test]
 async fn the_wanted_era_is_kept_to() {
     if !python() {

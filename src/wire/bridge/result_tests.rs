@@ -73,7 +73,7 @@ fn a_stateless_result_loses_what_legacy_clients_do_not_know() {
     );
 }
 
-/// [R76, R77]
+/// [R76, R77, R78]
 #[test]
 fn a_result_that_may_be_kept_is_so_for_its_principal_alone() {
     let id = RequestId::number(1);
@@ -99,7 +99,7 @@ fn a_result_that_may_be_kept_is_so_for_its_principal_alone() {
     assert_eq!(read(&message(&asks), Era::Stateless, Era::Stateless), message(&asks));
 }
 
-/// [R66, R90]
+/// [R66, R90, R122]
 #[test]
 fn input_required_passes_between_stateless_peers_alone() {
     let text = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"input_required","requestState":"s"}}"#;
@@ -144,6 +144,7 @@ fn codes_are_those_the_client_knows() {
 }
 
 /// [FC-NAM-07]: an `outputSchema` is not ours to enforce: text alone, content that does not match, an error without any.
+/// [R85]
 #[test]
 fn results_are_not_judged_by_a_schema() {
     for result in [

@@ -70,16 +70,24 @@ impl<'a> Base64<'a> {
     #[must_use]
     pub fn decoded_len(self) -> usize {
         let text = self.0.get();
-        let padding = text.iter().rev().take(2).filter(|byte| **byte == b'=').count();
-        let chars = if self.0.has_escapes() { self.significant() } else { text.len() };
+        let (chars, padding) = if self.0.has_escapes() {
+            self.significant()
+        } else {
+            (text.len(), text.iter().rev().take(2).filter(|byte| **byte == b'=').count())
+        };
         chars.saturating_sub(padding) / 4 * 3 + (chars.saturating_sub(padding) % 4) * 3 / 4
     }
 
-    /// Counts the characters but white space.
-    fn significant(self) -> usize {
-        let mut count = 0;
-        self.each_run(|run| count += run.iter().filter(|byte| !byte.is_ascii_whitespace()).count());
-        count
+    /// Counts the characters but white space, and the padding at their end, which a line break may stand within.
+    fn significant(self) -> (usize, usize) {
+        let (mut count, mut padding) = (0, 0);
+        self.each_run(|run| {
+            for byte in run.iter().filter(|byte| !byte.is_ascii_whitespace()) {
+                count += 1;
+                padding = if *byte == b'=' { padding + 1 } else { 0 };
+            }
+        });
+        (count, padding)
     }
 
     /// Hands out the text in runs; an escape is decoded.

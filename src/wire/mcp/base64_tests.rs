@@ -33,6 +33,9 @@ fn the_estimate_is_exact() {
         assert_eq!(estimate(encoded.trim_end_matches('=')), length);
     }
     assert_eq!(estimate(r"QUJD\nREVG\/w=="), 7);
+    // A line break may stand within the padding.
+    assert_eq!(estimate(r"QUJDQQ=\n="), 4);
+    assert_eq!(estimate(r"QUJDQQ==\n"), 4);
 }
 
 /// [FC-CNT-06]

@@ -62,6 +62,7 @@ mod tests {
     use super::{HeaderError, decode_value, encode_value};
     use proptest::prelude::*;
 
+    /// [R9, R10]
     #[test]
     fn wrapped_values_are_read_and_others_are_literal() {
         assert_eq!(decode_value("  a b\t").unwrap(), "a b");
