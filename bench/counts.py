@@ -106,17 +106,17 @@ def allocations(place, name):
 MIB = 1 << 20
 
 
-def rss_idle(place):
-    """MiB once every list is read and nobody has called."""
+def idle_mib(place):
+    """MiB once every list is read and nobody has called, with the guardian; what processes share counts once."""
     with place.gateway(["m10"]) as gateway:
-        return memory(gateway.process.pid, "Rss") / MIB
+        return memory(gateway.process.pid, "Pss") / MIB
 
 
-def rss_loaded(place):
+def loaded_mib(place):
     """MiB after 64 connections have made 300 calls each."""
     with place.gateway(["m10"]) as gateway:
         gateway.run(CASES["echo-2025-11-25"], "--connections", LOADED_CONNECTIONS, "--calls", LOADED_CALLS)
-        return memory(gateway.process.pid, "Rss") / MIB
+        return memory(gateway.process.pid, "Pss") / MIB
 
 
 def kib_per_session(place):

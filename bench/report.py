@@ -344,12 +344,12 @@ def starts(place, stand):
 def memories(place, stand):
     """MiB idle and loaded, and KiB per session."""
     found = {
-        "idle": [counts.rss_idle(place) for _ in range(MEMORY_TRIES)],
-        "loaded": [counts.rss_loaded(place) for _ in range(MEMORY_TRIES)],
+        "idle": [counts.idle_mib(place) for _ in range(MEMORY_TRIES)],
+        "loaded": [counts.loaded_mib(place) for _ in range(MEMORY_TRIES)],
         "session": [counts.kib_per_session(place) for _ in range(MEMORY_TRIES)],
     }
     if stand.nginx:
-        found["nginx"] = [memory(stand.nginx.process.pid, "Rss") / counts.MIB]
+        found["nginx"] = [memory(stand.nginx.process.pid, "Pss") / counts.MIB]
     return found
 
 
