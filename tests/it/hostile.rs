@@ -15,6 +15,8 @@ const ALL: [Framing; 3] = [Framing::Line, Framing::Json, Framing::Sse];
 const SMALL: &str = "max_response_bytes = 262144\n";
 /// What a debug build of the gateway may hold in a siege with the small cap, in MiB.
 const LITTLE: u64 = 72;
+/// What it may hold while answers of 14 MB go through it.
+const LARGE: u64 = 160;
 
 /// Text that would be a part of an answer's result.
 fn filler() -> String {
@@ -481,4 +483,84 @@ async fn lists_without_an_end_are_bounded() {
         }
     }
     siege.end(420).await;
+}
+
+/// The answer whose content is these items, each made of steps.
+fn with_items(framing: Framing, items: Vec<Vec<Step>>) -> Vec<Step> {
+    let (before, after) = framing.around();
+    let mut steps =
+        vec![Step::Say(format!(r#"{}{before}{{"jsonrpc":"2.0","id":@ID@,"result":{{"content":["#, framing.begin()))];
+    for (at, item) in items.into_iter().enumerate() {
+        steps.extend((at > 0).then(|| Step::say(",")));
+        steps.extend(item);
+    }
+    steps.push(Step::Say(format!("]}}}}{after}")));
+    steps
+}
+
+/// An image of this declared type.
+fn image(mime: &str, data: &str) -> Vec<Step> {
+    vec![Step::Say(format!(r#"{{"type":"image","mimeType":"{mime}","data":"{data}"}}"#))]
+}
+
+/// A document of so many zero bytes.
+fn zeros(bytes: usize) -> Vec<Step> {
+    let (groups, tail) = (bytes / 3, ["", "AA==", "AAA="][bytes % 3]);
+    vec![
+        Step::say(r#"{"type":"resource","resource":{"uri":"a:b","mimeType":"application/pdf","blob":""#),
+        Step::Number("AAAA".repeat(1024), groups / 1024),
+        Step::Say(format!(r#"{}{tail}"}}}}"#, "AAAA".repeat(groups % 1024))),
+    ]
+}
+
+const PNG: &str = "iVBORw0KGgo=";
+const JPEG: &str = "/9j/4A==";
+
+/// The words that stand for what is not there, how often, and how many links there are.
+fn fates(answer: &Answer, why: &str) -> (usize, usize) {
+    let text = answer.text();
+    assert!(answer.is_result() && !text.contains(r#""blob":"#) && !text.contains(r#""data":"#), "{text:.500}");
+    (
+        text.matches(&format!("[attachment unavailable: {why}]")).count(),
+        text.matches(r#""type":"resource_link""#).count(),
+    )
+}
+
+/// [LIM-2, LIM-3] Attachments: too many, the largest sum and one byte more, no base64, a type in a strange spelling, and one that
+/// the bytes belie.
+#[tokio::test]
+async fn attachments_are_bounded_and_named_for_what_they_are() {
+    let siege = Siege::begin(&ALL, "blobs = \"link\"\n").await;
+    let half = 5 << 20;
+    let count = "too many attachments in one result";
+    let sum = "attachments of one result too large in sum";
+    type Items = Vec<Vec<Step>>;
+    let cases: [(&str, Items, &str, (usize, usize)); 6] = [
+        ("tiny", (0..65).map(|_| image("image/png", PNG)).collect(), count, (65, 0)),
+        ("sum", vec![zeros(half), zeros(half)], sum, (0, 2)),
+        ("more", vec![zeros(half), zeros(half + 1)], sum, (2, 0)),
+        ("base64", vec![image("image/png", "iVBOR*!"), image("image/png", PNG)], "not valid base64", (1, 1)),
+        ("spelling", vec![image("image/PNG; charset=x", PNG)], "unsupported image type", (0, 1)),
+        ("signature", vec![image("image/png", JPEG)], "unsupported image type", (0, 1)),
+    ];
+    for (how, items, why, expected) in cases {
+        for answer in each(&siege, how, |framing| with_items(framing, items.clone())).await {
+            assert_eq!(fates(&answer, why), expected, "{how}: {:.500}", answer.text());
+            let kind = if how == "signature" { "image/jpeg" } else { "image/png" };
+            let named = answer.text().contains(&format!(r#""mimeType":"{kind}""#));
+            assert!(named || matches!(how, "tiny" | "sum" | "more"), "{how}: {:.500}", answer.text());
+        }
+    }
+    siege.end(LARGE).await;
+}
+
+/// [LIM-2] Over the cap of one item: that item alone.
+#[tokio::test]
+async fn an_attachment_over_its_own_cap_is_alone_in_it() {
+    let siege = Siege::begin_with(&ALL, "blobs = \"link\"\n", "[limits]\nblob_item_bytes = 1024\n").await;
+    let items = || vec![zeros(1024), zeros(1025)];
+    for answer in each(&siege, "item", |framing| with_items(framing, items())).await {
+        assert_eq!(fates(&answer, "too large"), (1, 1), "{:.500}", answer.text());
+    }
+    siege.end(LITTLE).await;
 }

@@ -425,6 +425,11 @@ impl Siege {
     /// Starts a gateway before hostile servers of these framings, in both eras, and a good one; `lines` stand in the table of
     /// each hostile one.
     pub(crate) async fn begin(framings: &[Framing], lines: &str) -> Self {
+        Self::begin_with(framings, lines, "").await
+    }
+
+    /// The same with tables of the configuration beside the servers'.
+    pub(crate) async fn begin_with(framings: &[Framing], lines: &str, tables: &str) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
         let good = Upstream::start(Speaks::Both, false, &["echo"]).await;
@@ -436,6 +441,7 @@ impl Siege {
         }
         let mut servers = vec![("good".to_owned(), good.lines())];
         servers.extend(bad.iter().map(|one| (one.name.clone(), format!("{lines}\n{}", one.lines(&mark)))));
+        servers.last_mut().expect("a server").1.push_str(&format!("\n{tables}"));
         let servers: Vec<(&str, String)> = servers.iter().map(|(name, lines)| (name.as_str(), lines.clone())).collect();
         let (mut gateway, tasks) = (Gateway::start(&servers).await, Tasks::new());
         gateway.overhear(&tasks);
