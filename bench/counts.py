@@ -13,7 +13,7 @@ import subprocess
 import time
 from dataclasses import dataclass, replace
 
-from kit import CASES, READY_SECS, THREADS, Failed, descendants, key_of, memory
+from kit import CASES, READY_SECS, THREADS, Failed, descendants, footprint, key_of, memory
 
 SESSIONS = 1000
 SESSIONS_BEFORE = 100  # the first sessions also grow tables and the heap's spare room
@@ -107,16 +107,16 @@ MIB = 1 << 20
 
 
 def idle_mib(place):
-    """MiB once every list is read and nobody has called, with the guardian; what processes share counts once."""
+    """MiB once every list is read and nobody has called, with the guardian."""
     with place.gateway(["m10"]) as gateway:
-        return memory(gateway.process.pid, "Pss") / MIB
+        return footprint(gateway.process.pid) / MIB
 
 
 def loaded_mib(place):
     """MiB after 64 connections have made 300 calls each."""
     with place.gateway(["m10"]) as gateway:
         gateway.run(CASES["echo-2025-11-25"], "--connections", LOADED_CONNECTIONS, "--calls", LOADED_CALLS)
-        return memory(gateway.process.pid, "Pss") / MIB
+        return footprint(gateway.process.pid) / MIB
 
 
 def kib_per_session(place):

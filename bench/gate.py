@@ -60,8 +60,8 @@ def figures():
             CASES[name].title, "allocations/call", 0.06 if name == "stdio" else 0.03, counts.allocations, (name,)
         )
     alone = {"parallel": False}
-    found["memory/idle"] = Figure("PSS idle", "MiB", 0.1, counts.idle_mib, target=12, **alone)
-    found["memory/loaded"] = Figure("PSS after C=64", "MiB", 0.15, counts.loaded_mib, target=30, **alone)
+    found["memory/idle"] = Figure("memory idle", "MiB", 0.1, counts.idle_mib, target=12, **alone)
+    found["memory/loaded"] = Figure("memory after C=64", "MiB", 0.15, counts.loaded_mib, target=30, **alone)
     found["memory/session"] = Figure("open session, of 1,000", "KiB", 0.15, counts.kib_per_session, target=2, **alone)
     found["size/binary"] = Figure("binary", "MiB", 0.05, counts.binary_mib)
     found["start/call"] = Figure("start to first call", "ms", 0, counts.start_ms, target=20, gated=False, **alone)

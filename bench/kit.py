@@ -332,11 +332,19 @@ def inspect_off(programs):
 
 def memory(pid, field):
     """Bytes of a process and its descendants in /proc/PID/smaps_rollup: `Rss` or `Pss`."""
-    total = 0
-    for member in [pid, *(child for child, _ in descendants(pid))]:
-        text = Path(f"/proc/{member}/smaps_rollup").read_text(encoding="utf-8")
-        total += 1024 * int(re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE).group(1))
-    return total
+    return sum(mapped(member, field) for member in [pid, *(child for child, _ in descendants(pid))])
+
+
+def footprint(pid):
+    """Bytes: the RSS of a process, and what its descendants have for themselves alone. Whatever else runs."""
+    own = [mapped(child, "Private_Clean") + mapped(child, "Private_Dirty") for child, _ in descendants(pid)]
+    return mapped(pid, "Rss") + sum(own)
+
+
+def mapped(pid, field):
+    """Bytes of one process in a field of its smaps_rollup."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
+    return 1024 * int(re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE).group(1))
 
 
 def first_line(*argv):

@@ -116,8 +116,8 @@ def target_rows(report):
     add("start to first answered call", report.start.get(OURS), 20, False, unit=" ms", **nginx_start(report))
     theirs = report.memory.get("nginx")
     beside = f"{number(median(theirs))} MiB" if theirs else ""
-    add("PSS idle", report.memory.get("idle"), 12, False, unit=" MiB", beside=beside, in_readme=True)
-    add("PSS after C=64", report.memory.get("loaded"), 30, False, unit=" MiB", in_readme=True)
+    add("memory idle", report.memory.get("idle"), 12, False, unit=" MiB", beside=beside, in_readme=True)
+    add("memory after C=64", report.memory.get("loaded"), 30, False, unit=" MiB", in_readme=True)
     add("open session, of 1,000", report.memory.get("session"), 2, False, unit=" KiB")
     beside = noise_ratio(report, NGINX)
     title = "p99 of a quiet caller beside a noisy one, against its p99 alone"

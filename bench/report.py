@@ -37,13 +37,13 @@ from kit import (
     descendants,
     environment,
     first_line,
+    footprint,
     free_ports,
     group_niceness,
     inspect_off,
     key_of,
     listening,
     machine,
-    memory,
     until,
 )
 
@@ -349,7 +349,7 @@ def memories(place, stand):
         "session": [counts.kib_per_session(place) for _ in range(MEMORY_TRIES)],
     }
     if stand.nginx:
-        found["nginx"] = [memory(stand.nginx.process.pid, "Pss") / counts.MIB]
+        found["nginx"] = [footprint(stand.nginx.process.pid) / counts.MIB]
     return found
 
 
