@@ -43,7 +43,6 @@ def figures():
     found = {}
     for name, case in CASES.items():
         tolerance = 0.05 if name.startswith("big") or name == "list-1000" else 0.03  # read or written in many parts
-        tolerance = 0.06 if name == "stdio" else tolerance  # what a read of a pipe finds is a matter of timing
         found[f"instructions/{name}"] = Figure(
             case.title, "instructions/call", tolerance, counts.instructions, (name,), targets.get(name)
         )
@@ -57,7 +56,7 @@ def figures():
         )
     for name in ("echo-2025-11-25", "echo-2026-07-28", "big", "events", "list-100", "stdio"):
         found[f"allocations/{name}"] = Figure(
-            CASES[name].title, "allocations/call", 0.06 if name == "stdio" else 0.03, counts.allocations, (name,)
+            CASES[name].title, "allocations/call", 0.03, counts.allocations, (name,)
         )
     alone = {"parallel": False}
     found["memory/idle"] = Figure("memory idle", "MiB", 0.1, counts.idle_mib, target=12, **alone)
