@@ -19,6 +19,9 @@ from kit import BENCH, CASES, Failed, Lacking, Place, Processes, Programs, inspe
 BASELINE = BENCH / "baseline" / "gate.json"
 TRIES = 3
 AT_ONCE = 2
+# The tolerance of what depends on timing: how many reads a big answer needs (each is a system call and a piece that is
+# allocated), and how often two threads wake each other. One machine is steady within 3 %, the next has other pieces.
+TIMED = 0.3
 TOOLS = ("valgrind", "strace", "taskset")
 
 
@@ -47,16 +50,17 @@ def figures():
             case.title, "instructions/call", tolerance, counts.instructions, (name,), targets.get(name)
         )
     for name in ("echo-2025-11-25", "echo-2026-07-28", "big", "events", "stdio"):
-        tolerance = 0.1 if name == "big" else 0.02  # how many reads a big answer needs is a matter of timing
+        tolerance = TIMED if name == "big" else 0.03
         found[f"syscalls/{name}"] = Figure(CASES[name].title, "syscalls/call", tolerance, counts.syscalls, (name,))
     for name in ("echo-2025-11-25", "echo-2026-07-28"):
         title = f"{CASES[name].title}, two threads"
         found[f"syscalls-2/{name}"] = Figure(
-            title, "syscalls/call", 0.3, counts.syscalls_as_it_runs, (name,), 6.1, parallel=False
+            title, "syscalls/call", TIMED, counts.syscalls_as_it_runs, (name,), 6.1, parallel=False
         )
     for name in ("echo-2025-11-25", "echo-2026-07-28", "big", "events", "list-100", "stdio"):
+        tolerance = TIMED if name == "big" else 0.03
         found[f"allocations/{name}"] = Figure(
-            CASES[name].title, "allocations/call", 0.03, counts.allocations, (name,)
+            CASES[name].title, "allocations/call", tolerance, counts.allocations, (name,)
         )
     alone = {"parallel": False}
     found["memory/idle"] = Figure("memory idle", "MiB", 0.1, counts.idle_mib, target=12, **alone)
