@@ -515,7 +515,6 @@ fn a_server_is_reached_in_one_way() {
     refused(&server(""), at, &["needs a command or a url"]);
     refused(&server("transport = \"http\""), at, &["needs a url"]);
     refused(&server("transport = \"stdio\""), at, &["needs a command"]);
-    refused(&server("transport = \"sse\"\nurl = \"http://h\""), "mcp.servers[0].transport", &["not supported"]);
     refused(&server("url = \"http://h\"\nargs = []"), "mcp.servers[0].args", &["no meaning"]);
     refused(&server("command = \"x\"\nheaders = {}"), "mcp.servers[0].headers", &["no meaning"]);
     for (url, part) in [

@@ -72,4 +72,6 @@ mod tls_down;
 #[cfg(test)]
 mod tls_up;
 #[cfg(test)]
+mod two_urls;
+#[cfg(test)]
 mod visible;

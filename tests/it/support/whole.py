@@ -1,8 +1,8 @@
-"""A scripted MCP server that does everything that servers do, in either era, over either transport.
+"""A scripted MCP server that does everything that servers do, in either era, over any transport.
 
-Arguments: what it speaks (legacy, stateless), how (stdio, http), and the path of its log, to which it writes each message that
-it reads and each that it sends, as {"from": "gateway" or "server", "message"}, with the headers over HTTP. Over HTTP it says its
-port on stdout. Its tools: `echo` returns what it was called with; `count` reports progress; `logs` logs at two levels; `hold`
+Arguments: what it speaks (legacy, stateless), how (stdio, http, sse), and the path of its log, to which it writes each message that
+it reads and each that it sends, as {"from": "gateway" or "server", "message"}, with the headers over HTTP, and the path where
+that names the session. Over HTTP it says its port on stdout. Its tools: `echo` returns what it was called with; `count` reports progress; `logs` logs at two levels; `hold`
 never answers; `quiz` asks `rounds` of questions and returns the `answers`; `touch` tells of an update of `uri`; `grow` adds one
 entry to each list and tells of it.
 """
@@ -38,6 +38,7 @@ answers = {}  # our questions: where their answers go
 held = {}  # calls that hang, by id
 watched = set()
 beside = queue.Queue()  # what is told of no call, in the older era
+sessions = {}  # of HTTP+SSE: what is to be said on the stream of each
 listens = {}  # what is told of no call, in the newer era: filter and stream by id
 numbers = iter(range(1000, 1 << 30))
 
@@ -54,7 +55,8 @@ def note(method, params):
 def spread(wanted, method, params):
     """Tells of something that belongs to no call: `wanted` says of a listen's filter whether it asked for it."""
     if not STATELESS:
-        beside.put(note(method, params))
+        for told in list(sessions.values()) if HOW == "sse" else [beside]:
+            told.put(note(method, params))
         return
     with lock:
         streams = [(id, tell) for id, (filter, tell) in listens.items() if wanted(filter)]
@@ -261,6 +263,46 @@ class Handler(BaseHTTPRequestHandler):
             return True
 
 
+class TwoUrls(Handler):
+    """HTTP+SSE of 2024-11-05: a stream for all that is said, and a second URL for what is heard."""
+
+    def do_GET(self):
+        if self.path != "/sse":
+            return self.whole(404, b"")
+        number, said = str(next(numbers)), queue.Queue()
+        sessions[number] = said
+        note_down("gateway", "opens", session=number)
+        self.begin()
+        self.wfile.write(f"event: endpoint\ndata: /messages?session={number}\n\n".encode())
+        self.wfile.flush()
+        while not self.gone():
+            try:
+                self.tell(said.get(timeout=0.02))
+            except queue.Empty:
+                continue
+        del sessions[number]
+        return note_down("gateway", "closes", session=number)
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        number = self.path.partition("/messages?session=")[2]
+        said = sessions.get(number)
+        if said is None:
+            return self.whole(404 if number else 405, b"")
+        message = json.loads(body)
+        note_down("gateway", message, headers=dict(self.headers), session=number)
+        self.whole(202, b"")
+        if "method" not in message or "id" not in message:
+            return heard(message)
+        return threading.Thread(target=self.serve, args=(message, said), daemon=True).start()
+
+    @staticmethod
+    def serve(message, said):
+        answered = answer(message, said.put)
+        if answered is not None:
+            said.put({"jsonrpc": "2.0", "id": message["id"], **answered})
+
+
 def stdio():
     writing = threading.Lock()
 
@@ -295,7 +337,7 @@ note_down("gateway", dict(os.environ), environment=True)
 if HOW == "stdio":
     stdio()
 else:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), TwoUrls if HOW == "sse" else Handler)
     server.daemon_threads = True
     print(server.server_port, flush=True)
     server.serve_forever()
