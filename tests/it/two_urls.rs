@@ -81,7 +81,8 @@ async fn what_nobody_uses_is_closed() {
     let bob = Client::connect(Era::Legacy, app.addr, "/mcp", Some("bob")).await;
     for _ in 0..2 {
         assert!(bob.call_with("up__echo", "{}").await.is_result());
-        until("only what is used is open", || whole.open_now() == 1).await;
+        let idle = whole.sessions("tools/call").pop().unwrap();
+        until("what is idle is closed", || whole.sessions("closes").contains(&idle)).await;
     }
     assert!(!whole.sessions("closes").contains(&busy));
     drop(held);
@@ -118,12 +119,12 @@ async fn a_call_that_may_be_asked_has_its_session_alone() {
         let whole = Whole::start().await;
         let app = gateway(&whole, "").await;
         let client = Client::able(Era::Legacy, app.addr, "/mcp", Some("ann"), able).await;
-        let (first, second) = (Box::pin(client.tries("up__hold")), Box::pin(client.tries("up__hold")));
-        tokio::select! {
-            (first, second) = join(first, second) => panic!("{first:?} {second:?}"),
-            () = until("both calls", || whole.sessions("tools/call").len() == 2) => {}
-        }
+        let calls =
+            join(client.asks("1", "up__hold", "\"arguments\":{}"), client.asks("2", "up__hold", "\"arguments\":{}"));
+        let held = calls.await;
+        until("both calls", || whole.sessions("tools/call").len() == 2).await;
         assert_eq!(whole.distinct("tools/call"), sessions, "{able}");
+        drop(held);
         app.stop().await;
     }
 }
