@@ -392,7 +392,7 @@ async fn death_of_a_shared_stream_is_one_answer_to_each() {
     for bad in &siege.bad {
         bad.meets("silent", Vec::new());
         let mut calls = bad.calls();
-        for place in [0, 6, 40, 90] {
+        for place in [0, 6, 40, 78] {
             bad.meets("cut", vec![Step::Cut(place)]);
             let dying = async {
                 until("the other call", || bad.calls() > calls).await;

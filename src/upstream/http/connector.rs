@@ -71,8 +71,7 @@ impl HttpServer {
         let target = Target::new(settings.name.clone(), uri, configured, client, settings.max_response_bytes)
             .with_inspect(settings.inspect)
             .with_redirects(redirects);
-        let is_sse = AtomicBool::new(settings.http == HttpKind::Sse);
-        Ok(Self { target: Arc::new(target), tasks, settings, is_sse })
+        Ok(Self { target: Arc::new(target), tasks, settings, is_sse: AtomicBool::new(false) })
     }
 
     /// Opens a link: at once where the transport is known, else by finding it out.
@@ -82,8 +81,10 @@ impl HttpServer {
         if want.era == Some(Era::Stateless) && configured {
             return Err(StartError::Era(Era::Stateless, "HTTP+SSE has none".to_owned()));
         }
-        if self.is_sse.load(Ordering::Relaxed) && want.era != Some(Era::Stateless) {
+        // Taken back until it has come true again: a start that hangs is not begun in the same way twice.
+        if configured || (want.era != Some(Era::Stateless) && self.is_sse.swap(false, Ordering::Relaxed)) {
             let opened = sse::open(target, Arc::clone(settings), &self.tasks, want.features).await;
+            self.is_sse.store(opened.is_ok(), Ordering::Relaxed);
             if opened.is_ok() || configured {
                 return opened;
             }
