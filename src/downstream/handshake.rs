@@ -77,6 +77,7 @@ impl<H: Handler> Door<H> {
                     Event::Ask(_)
                     | Event::Changed(_)
                     | Event::Log(_)
+                    | Event::Paused
                     | Event::Progress(_)
                     | Event::Said(_)
                     | Event::Watch(_),

@@ -299,6 +299,14 @@ impl Hall {
                 };
                 Reply::once(outcome)
             }
+            "pauses" => {
+                let gate = Arc::clone(&self.gate);
+                let done = futures_util::stream::once(async move {
+                    gate.notified().await;
+                    answered(r#"{"content":[]}"#)
+                });
+                Reply::events(Box::pin(futures_util::stream::iter([Event::Paused]).chain(done)))
+            }
             "chatty" => {
                 let gate = Arc::clone(&self.gate);
                 let before = [

@@ -186,6 +186,7 @@ impl Connection {
             first @ (Event::Ask(_)
             | Event::Changed(_)
             | Event::Log(_)
+            | Event::Paused
             | Event::Progress(_)
             | Event::Said(_)
             | Event::Watch(_)) => {
@@ -528,6 +529,7 @@ impl Stream for EventsOf {
                 other @ (Event::Ask(_)
                 | Event::Changed(_)
                 | Event::Log(_)
+                | Event::Paused
                 | Event::Progress(_)
                 | Event::Said(_)
                 | Event::Watch(_)) => other,
