@@ -4,14 +4,13 @@
 
     .venv/bin/python wire.py tap LOG COMMAND...   does so for a child's pipes, and ends as the child ends
     .venv/bin/python wire.py judge FOLDER...      judges the logs of `Tap` and `tap` in these folders; --whole: there must be
-                                                  all that a whole run of ../conformance has
+                                                  all that the two newest revisions have
 
 A log's name says what the gateway is there: `NAME.as-server.jsonl`, `NAME.as-client.jsonl`. `Judge` reads such logs. Every message that the gateway has sent gets exactly one verdict, by the definition that the
 revision its conversation has agreed on has for it: a request and a notification by their method, a result by the method
 that it answers, an error by its code. What no definition is for is wrong. `self_test` breaks messages and wants each found.
 """
 
-import asyncio
 import base64
 import copy
 import itertools
@@ -160,9 +159,12 @@ class Tap(threading.Thread):
         self.start()
 
     def run(self):
-        asyncio.run(self.serve())
+        import asyncio  # here alone: a child's tap starts with each child
 
-    async def serve(self):
+        asyncio.run(self.serve(asyncio))
+
+    async def serve(self, asyncio):
+        self.asyncio = asyncio
         server = await asyncio.start_server(self.lead, sock=self.socket)
         await server.serve_forever()
 
@@ -186,7 +188,7 @@ class Tap(threading.Thread):
 
     async def lead(self, reader, writer):
         try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
+            far_reader, far_writer = await self.asyncio.open_connection("127.0.0.1", self.target)
         except OSError:
             writer.close()
             return
@@ -205,7 +207,7 @@ class Tap(threading.Thread):
                 sink.close()
 
         out, back = self.readers()
-        await asyncio.gather(copy(reader, far_writer, out), copy(far_reader, writer, back))
+        await self.asyncio.gather(copy(reader, far_writer, out), copy(far_reader, writer, back))
 
 
 def tell(read, data):
@@ -259,6 +261,15 @@ def is_base64(text):
         return False
 
 
+def replace(schema, old, new):
+    """Replaces a name of a type in a schema, wherever it stands in a list of types."""
+    for key, inner in schema.items() if isinstance(schema, dict) else enumerate(schema):
+        if key == "type" and isinstance(inner, list):
+            schema[key] = [new if one == old else one for one in inner]
+        elif isinstance(inner, (dict, list)):
+            replace(inner, old, new)
+
+
 class Schema:
     """The definitions of one revision."""
 
@@ -269,6 +280,9 @@ class Schema:
         whole = json.loads((SCHEMAS / f"{revision}.json").read_text(encoding="utf-8"))
         self.under = "$defs" if "$defs" in whole else "definitions"
         self.definitions = whole[self.under]
+        if "ElicitResult" in self.definitions:
+            # The specification's `number` became `integer` here alone: a form may ask for numbers.
+            replace(self.definitions["ElicitResult"], "integer", "number")
         self.kind = jsonschema.Draft202012Validator if self.under == "$defs" else jsonschema.Draft7Validator
         self.formats = jsonschema.FormatChecker(formats=())
         for name, check in (("uri", is_uri), ("uri-template", is_template), ("byte", is_base64)):
