@@ -66,8 +66,8 @@ impl Take {
         }
     }
 
-    /// Returns what a session's client takes: of two forms the one that it weighs more, or names first. A stateless client is not asked,
-    /// for its stream has no more to offer than the answer.
+    /// Returns what a session's client takes: of two forms the one that it weighs more, or names first. A stateless client is
+    /// not asked, for its stream has no more to offer than the answer.
     pub(super) const fn in_session(self) -> Self {
         match self {
             Self::EventsFirst => Self::Events,
