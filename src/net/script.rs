@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{Notify, mpsc};
 
 use crate::runtime::Tasks;
 use crate::wire::json as members;
@@ -25,7 +24,7 @@ pub(crate) enum Step {
     /// Waits for a permit.
     Wait(Arc<Notify>),
     /// Writes what others say, until they end or the peer is gone.
-    Relay(Arc<tokio::sync::Mutex<UnboundedReceiver<Vec<u8>>>>),
+    Relay(Arc<tokio::sync::Mutex<mpsc::Receiver<Vec<u8>>>>),
     /// Waits until the peer is gone.
     Hang,
     /// Closes the connection in order.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use portcullis::runtime::Tasks;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc;
 
 use super::client::{Answer, Client};
 use super::process::{Gateway, folder, lives, peak_memory_kib, until, within_deadline};
@@ -95,7 +95,7 @@ struct HttpState {
     lists: AtomicUsize,
     changes: tokio::sync::Notify,
     /// What is to be said on the stream of each session of HTTP+SSE.
-    sessions: Mutex<HashMap<String, UnboundedSender<Job>>>,
+    sessions: Mutex<HashMap<String, mpsc::Sender<Job>>>,
 }
 
 /// What a request meets, on the stream of its session.
@@ -369,14 +369,14 @@ impl HttpState {
                 .met(&facts, method, &body)
                 .unwrap_or_else(|| vec![Step::Say(self.framing.message(&self.answer(&id, good(method))))]);
             // The session may be over.
-            let _over = session.send(Job { steps, id, body }).is_err();
+            let _over = session.try_send(Job { steps, id, body }).is_err();
         }
     }
 
     /// Keeps the stream of a session.
     async fn speak(&self, wire: &mut Wire) {
         static SESSIONS: AtomicUsize = AtomicUsize::new(0);
-        let (session, mut jobs) = unbounded_channel();
+        let (session, mut jobs) = mpsc::channel(1024);
         let number = SESSIONS.fetch_add(1, Ordering::SeqCst).to_string();
         self.sessions.lock().unwrap().insert(number.clone(), session);
         let begin = Framing::Sse.begin();

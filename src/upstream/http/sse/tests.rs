@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use http::{HeaderName, Uri};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::exchange::{Answer, Event, EventStream, Outcome, Reject, RejectKind, Reply, ReplyBody, Retry};
 use crate::id::UpstreamName;
@@ -23,11 +23,12 @@ const CAP: usize = 64 << 10;
 const CAN: &str = r#"{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true}},"serverInfo":{}}"#;
 const ASKED: Features = Features::NONE.with(Feature::Roots);
 
+type Way = Box<dyn Fn() -> Vec<Step> + Send + Sync>;
 type Reaction = Box<dyn Fn(&Recorded, &Stage) -> Option<Vec<Step>> + Send + Sync>;
 
 /// What the server says on the newest of its streams.
 #[derive(Clone, Default)]
-struct Stage(Arc<Mutex<Option<mpsc::UnboundedSender<Vec<u8>>>>>);
+struct Stage(Arc<Mutex<Option<mpsc::Sender<Vec<u8>>>>>);
 
 struct Lab {
     server: Arc<ScriptedServer>,
@@ -39,7 +40,7 @@ struct Lab {
 impl Stage {
     /// Begins a stream whose first event is an endpoint.
     fn open(&self, endpoint: &str) -> Vec<Step> {
-        let (say, said) = mpsc::unbounded_channel();
+        let (say, said) = mpsc::channel(64);
         *self.0.lock().unwrap() = Some(say);
         let first = format!(": hello\n\nevent: endpoint\ndata: {endpoint}\n\n");
         vec![stream(&first), Step::Relay(Arc::new(tokio::sync::Mutex::new(said)))]
@@ -47,7 +48,11 @@ impl Stage {
 
     fn say(&self, text: &str) {
         if let Some(say) = &*self.0.lock().unwrap() {
-            let _gone = say.send(text.as_bytes().to_vec()).is_err();
+            match say.try_send(text.as_bytes().to_vec()) {
+                // Its peer may be gone.
+                Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
+                Err(mpsc::error::TrySendError::Full(_)) => panic!("nobody reads what is said"),
+            }
         }
     }
 
@@ -123,6 +128,19 @@ impl Lab {
         self.server.requests().into_iter().filter(|request| request.kind() == "tools/call").collect()
     }
 
+    /// Begins a call; it is given up when what comes back is dropped.
+    fn begin(&self, link: &Arc<dyn Link>, outgoing: Outgoing) -> oneshot::Receiver<Reply> {
+        let (mut tell, told) = oneshot::channel();
+        let request = Arc::clone(link).request(outgoing);
+        self.tasks.spawn("a call", async move {
+            tokio::select! {
+                reply = request => drop(tell.send(reply)),
+                () = tell.closed() => {}
+            }
+        });
+        told
+    }
+
     /// Waits until the server has read a message of this method, and returns the last one.
     async fn told(&self, method: &str) -> Recorded {
         until(method, || self.server.kinds().iter().any(|kind| kind == method)).await;
@@ -141,10 +159,8 @@ fn call() -> Outgoing {
 }
 
 fn spelled(outcome: Outcome) -> Result<String, Reject> {
-    match outcome? {
-        Answer::Upstream { response, era: Era::Legacy } => Ok(String::from_utf8(response.raw.to_vec()).unwrap()),
-        other => panic!("{other:?}"),
-    }
+    let Answer::Upstream { response, era: Era::Legacy } = outcome? else { panic!("no answer of the server") };
+    Ok(String::from_utf8(response.raw.to_vec()).unwrap())
 }
 
 /// The one answer of a reply, before which nothing comes.
@@ -287,7 +303,7 @@ async fn a_redirected_stream_stays_at_its_origin() {
 #[tokio::test]
 async fn what_is_no_such_stream_is_told() {
     let event = |text: &'static str| move || vec![stream(text), Step::Hang];
-    let ways: [(&str, Box<dyn Fn() -> Vec<Step> + Send + Sync>); 7] = [
+    let ways: [(&str, Way); 7] = [
         ("another event", Box::new(event("data: {}\n\n"))),
         ("another event", Box::new(event("event: hello\ndata: x\n\n"))),
         ("before it named", Box::new(|| vec![stream(": nothing\n\nid: 1\n\n"), Step::Close])),
@@ -382,10 +398,10 @@ async fn an_event_over_the_cap_costs_its_own_call() {
     let x = "x".repeat(CAP);
     let mut others = Vec::new();
     for first in [true, false] {
-        let other = tokio::spawn(Arc::clone(&link).request(call()));
+        let other = lab.begin(&link, call());
         let before = lab.calls().len();
         until("the other call", || lab.calls().len() > before).await;
-        let large = tokio::spawn(Arc::clone(&link).request(call()));
+        let large = lab.begin(&link, call());
         until("both calls", || lab.calls().len() == before + 2).await;
         let id = lab.calls()[before + 1].member("id");
         lab.stage.message(&if first {
@@ -410,7 +426,7 @@ async fn an_event_over_the_cap_costs_its_own_call() {
 async fn an_endless_event_ends_the_session() {
     let lab = Lab::new(|_, _| None).await;
     let link = lab.link().await;
-    let calls: Vec<_> = (0..3).map(|_| tokio::spawn(Arc::clone(&link).request(call()))).collect();
+    let calls: Vec<_> = (0..3).map(|_| lab.begin(&link, call())).collect();
     until("the calls", || lab.calls().len() == 3).await;
     lab.stage.say("data: ");
     lab.stage.say(&"x".repeat(5 * CAP));
@@ -430,7 +446,7 @@ async fn an_endless_event_ends_the_session() {
 async fn the_end_of_the_stream_ends_the_session() {
     let lab = Lab::new(|_, _| None).await;
     let link = lab.link().await;
-    let calls: Vec<_> = (0..3).map(|_| tokio::spawn(Arc::clone(&link).request(call()))).collect();
+    let calls: Vec<_> = (0..3).map(|_| lab.begin(&link, call())).collect();
     until("the calls", || lab.calls().len() == 3).await;
     lab.stage.end();
     for one in calls {
@@ -512,19 +528,19 @@ async fn questions_are_of_the_only_call() {
     assert!(posted("p").await.contains(r#""result":{}"#));
     ask("none", "roots/list");
     assert!(posted("none").await.contains("-32601"), "there is no call");
-    let first = tokio::spawn(Arc::clone(&link).request(call_of(ASKED)));
+    let first = lab.begin(&link, call_of(ASKED));
     lab.told("tools/call").await;
     ask("one", "roots/list");
     let mut told = events(first.await.unwrap());
     let Some(Event::Ask(question)) = told.next().await else { panic!("no question") };
     question.responder.settle(Ok(bytes::Bytes::from_static(br#"{"roots":[]}"#)));
     assert!(posted("one").await.contains(r#""result":{"roots":[]}"#));
-    let second = tokio::spawn(Arc::clone(&link).request(call_of(ASKED)));
+    let second = lab.begin(&link, call_of(ASKED));
     until("two calls", || lab.calls().len() == 2).await;
     ask("two", "roots/list");
     assert!(posted("two").await.contains("-32601"), "it may be of either");
     drop(told);
-    second.abort();
+    drop(second);
 }
 
 /// [TRN-4, TRN-10]: what everybody shares asks nobody.
@@ -542,9 +558,9 @@ async fn a_shared_session_declares_nothing() {
 async fn what_is_given_up_is_cancelled_and_closed() {
     let lab = Lab::new(|_, _| None).await;
     let link = lab.link().await;
-    let given_up = tokio::spawn(Arc::clone(&link).request(call()));
+    let given_up = lab.begin(&link, call());
     let id = lab.told("tools/call").await.member("id");
-    given_up.abort();
+    drop(given_up);
     let cancelled = lab.told("notifications/cancelled").await;
     assert!(cancelled.path == "/a/b/messages?s=1" && cancelled.body.contains(&format!(r#""requestId":{id}"#)));
     // Nobody waits for its answer any more.
