@@ -43,9 +43,9 @@ pub(super) struct Driver {
 // === impl Driver ===
 
 impl Driver {
-    /// Polls for the next event.
-    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Told>> {
-        self.kept.poll(self.number, cx)
+    /// Polls for what is said by now, behind `lead`.
+    pub(super) fn poll(&self, lead: &[u8], cx: &mut Context<'_>) -> Poll<Option<Told>> {
+        self.kept.poll(self.number, lead, cx)
     }
 }
 
@@ -62,9 +62,9 @@ impl Drop for Driver {
         }
         let kept = Arc::clone(&self.kept);
         tasks.spawn("call without client", async move {
-            while let Some(told) = std::future::poll_fn(|cx| kept.poll(number, cx)).await {
+            while let Some(told) = std::future::poll_fn(|cx| kept.poll(number, &[], cx)).await {
                 if let Some(rest) = told.rest {
-                    whole(&kept, told.frames, rest).await;
+                    whole(&kept, told.large.into_vec(), rest).await;
                 }
             }
             // Where the client has come back, this is no longer the holder, and nothing happens.
@@ -134,7 +134,7 @@ impl<H: Handler> Door<H> {
             return plain(running.surviving(survive, call), asker, first);
         };
         let (primer, number) = kept.begin(Box::pin(Spoken::new(running, asker, first)), priming);
-        Events::held(Driver { kept, number, survive }, primer.into_iter().collect(), keep_alive)
+        Events::held(Driver { kept, number, survive }, primer, keep_alive)
     }
 
     /// Answers a GET that names the last event its client has read: with what came after it, and then with what comes.
@@ -146,6 +146,6 @@ impl<H: Handler> Door<H> {
         let found = session.kept(event_id).filter(|(kept, _)| may(kept));
         let Some((kept, after)) = found else { return visit.refuse(Fault::EventUnknown, None) };
         let Some((missed, number)) = kept.resume(after) else { return visit.refuse(Fault::EventUnknown, None) };
-        Events::held(Driver { kept, number, survive: self.survive() }, missed, self.settings.keep_alive).respond()
+        Events::resumed(Driver { kept, number, survive: self.survive() }, missed, self.settings.keep_alive).respond()
     }
 }

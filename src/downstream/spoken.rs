@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_core::Stream;
+use smallvec::SmallVec;
 
 use crate::exchange::Event;
 use crate::session::Said;
@@ -36,7 +37,7 @@ impl Spoken {
     /// Polls for the next message.
     pub(super) fn poll_said(&mut self, cx: &mut Context<'_>) -> Poll<Option<Said>> {
         if let Some(message) = self.first.take() {
-            return Poll::Ready(Some(note(message)));
+            return Poll::Ready(Some(Said::note(message)));
         }
         loop {
             let Some((running, asker)) = &mut self.call else { return Poll::Ready(None) };
@@ -49,13 +50,13 @@ impl Spoken {
                     rendered.map(|rendered| answer(rendered, guards))
                 }
                 Some(event) => match asker.message(event) {
-                    Some(message) => Some(note(message)),
+                    Some(message) => Some(Said::note(message)),
                     None => continue,
                 },
                 None => {
                     let farewell = asker.farewell();
                     self.call = None;
-                    farewell.map(|farewell| Said { parts: vec![farewell], rest: None, last: true, guards: Vec::new() })
+                    farewell.map(|farewell| Said { last: true, ..Said::note(farewell) })
                 }
             };
             return Poll::Ready(said);
@@ -71,16 +72,14 @@ impl Stream for Spoken {
     }
 }
 
-fn note(message: Bytes) -> Said {
-    Said { parts: vec![message], rest: None, last: false, guards: Vec::new() }
-}
-
 fn answer(rendered: Rendered, guards: Vec<Box<dyn Send>>) -> Said {
     match rendered {
         Rendered { parts, rest: Some(rest), .. } => {
             let parts = parts.into_iter().map(one_line).collect();
             Said { parts, rest: Some(rest.pieces), last: true, guards }
         }
-        Rendered { parts, rest: None, .. } => Said { parts, rest: None, last: true, guards },
+        Rendered { parts, rest: None, .. } => {
+            Said { parts: SmallVec::from_vec(parts), rest: None, last: true, guards }
+        }
     }
 }

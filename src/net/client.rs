@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -214,9 +215,17 @@ impl ResponseBody {
     /// # Cancel safety
     /// Nothing is lost.
     pub async fn data(&mut self) -> Result<Option<Bytes>, BodyError> {
-        let Some((connection, _)) = &mut self.connection else { return Ok(None) };
-        let data = std::future::poll_fn(|cx| connection.poll_data(cx, &mut self.framing)).await;
-        match data.transpose() {
+        std::future::poll_fn(|cx| self.poll_data(cx)).await
+    }
+
+    /// Polls for the next bytes.
+    ///
+    /// # Errors
+    /// As [`Self::data`].
+    pub fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
+        let Some((connection, _)) = &mut self.connection else { return Poll::Ready(Ok(None)) };
+        let data = ready!(connection.poll_data(cx, &mut self.framing));
+        Poll::Ready(match data.transpose() {
             Ok(data) => {
                 self.settle();
                 Ok(data)
@@ -225,7 +234,7 @@ impl ResponseBody {
                 self.connection = None;
                 Err(BodyError::Broken(err.to_string()))
             }
-        }
+        })
     }
 
     /// Returns how many bytes are left, if that was announced.

@@ -444,7 +444,7 @@ impl Connection {
                 }
             }
             "notifications/message" => {
-                if !self.table.log(&notification.raw) {
+                if !self.table.log(notification) {
                     count(&self.counts.others);
                 }
             }
