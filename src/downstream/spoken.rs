@@ -78,8 +78,6 @@ fn answer(rendered: Rendered, guards: Vec<Box<dyn Send>>) -> Said {
             let parts = parts.into_iter().map(one_line).collect();
             Said { parts, rest: Some(rest.pieces), last: true, guards }
         }
-        Rendered { parts, rest: None, .. } => {
-            Said { parts: SmallVec::from_vec(parts), rest: None, last: true, guards }
-        }
+        Rendered { parts, rest: None, .. } => Said { parts: SmallVec::from_vec(parts), rest: None, last: true, guards },
     }
 }

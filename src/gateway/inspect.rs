@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::Entry;
 use crate::exchange::{
-    Answer, Caller as _, Event, EventStream, InputRequired, Outcome, Question, ReasonCode, Reject, RejectKind, Reply, ReplyBody,
-    ServerCall,
+    Answer, Caller as _, Event, EventStream, InputRequired, Outcome, Question, ReasonCode, Reject, RejectKind, Reply,
+    ReplyBody, ServerCall,
 };
 use crate::id::{PrincipalId, UpstreamName};
 use crate::wire::bridge::{self, InputRequest, Wanted};

@@ -250,10 +250,16 @@ impl ResponseBody {
     /// Reads the rest of a body of which `begun` has been read.
     ///
     /// # Errors
-    /// As [`Self::collect`]; `bytes_max` bounds both together.
-    pub async fn collect_after(self, begun: Bytes, bytes_max: usize) -> Result<Bytes, BodyError> {
+    /// As [`Self::collect`]; `bytes_max` bounds both together. Where nothing was read and the length is announced, `seen` is
+    /// shown what there is each time that some has come.
+    pub async fn collect_after(
+        self,
+        begun: Bytes,
+        bytes_max: usize,
+        seen: impl FnMut(&[u8]),
+    ) -> Result<Bytes, BodyError> {
         if begun.is_empty() {
-            return self.collect(bytes_max).await;
+            return self.collect_seen(bytes_max, seen).await;
         }
         let left = bytes_max.checked_sub(begun.len()).ok_or(BodyError::TooLarge(bytes_max))?;
         let rest = self.collect(left).await.map_err(|err| match err {
@@ -270,13 +276,18 @@ impl ResponseBody {
     ///
     /// # Errors
     /// [`BodyError`]; too large is found before more than `bytes_max` are held.
-    pub async fn collect(mut self, bytes_max: usize) -> Result<Bytes, BodyError> {
+    pub async fn collect(self, bytes_max: usize) -> Result<Bytes, BodyError> {
+        self.collect_seen(bytes_max, |_| {}).await
+    }
+
+    async fn collect_seen(mut self, bytes_max: usize, seen: impl FnMut(&[u8])) -> Result<Bytes, BodyError> {
         if let (Framing::Length(length), Some((connection, _))) = (self.framing, &mut self.connection) {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
             if length > bytes_max {
                 return Err(BodyError::TooLarge(bytes_max));
             }
-            let whole = connection.read_exactly(length).await.map_err(|err| BodyError::Broken(err.to_string()))?;
+            let whole =
+                connection.read_exactly(length, seen).await.map_err(|err| BodyError::Broken(err.to_string()))?;
             self.framing = Framing::Done;
             self.settle();
             return Ok(whole);

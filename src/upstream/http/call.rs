@@ -165,13 +165,12 @@ impl Call {
             Content::Stream(reader) => {
                 // Boxed here, and not only as a stream, so that other calls do not carry its room.
                 let mut flow = Box::pin(Flow::new(self, reader));
-                match std::future::poll_fn(|cx| flow.poll_event(cx)).await {
-                    Event::Done(outcome) => Reply::once(outcome),
-                    first => {
-                        flow.first = Some(first);
-                        Reply::events(flow)
-                    }
+                let first = std::future::poll_fn(|cx| flow.poll_event(cx)).await;
+                if let Event::Done(outcome) = first {
+                    return Reply::once(outcome);
                 }
+                flow.first = Some(first);
+                Reply::events(flow)
             }
         }
     }

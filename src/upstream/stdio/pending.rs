@@ -7,7 +7,6 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-
 use crate::exchange::{Event, Outcome, OwnerKey, Question, Reject};
 use crate::upstream::link::{Outgoing, progress_value};
 use crate::wire::jsonrpc::Notification;

@@ -482,7 +482,13 @@ fn oracle(chunks: &[&[u8]]) -> Vec<Event> {
     let mut events = Vec::new();
     while let Poll::Ready(Some(block)) = blocks.as_mut().poll_next(&mut context) {
         let sse_stream::Sse { event, data, id, retry } = block.unwrap();
-        events.push(Event { event: event.map(Into::into), data: data.map(Bytes::from), id, retry_ms: retry, ..blank() });
+        events.push(Event {
+            event: event.map(Into::into),
+            data: data.map(Bytes::from),
+            id,
+            retry_ms: retry,
+            ..blank()
+        });
     }
     events
 }
