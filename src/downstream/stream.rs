@@ -66,6 +66,14 @@ impl Source {
         }
     }
 
+    /// Says whether the client may be sent away, for it can come back.
+    fn may_leave(&mut self) -> bool {
+        match self {
+            Self::Held(driver) => driver.may_leave(),
+            Self::Call(_) | Self::Over => false,
+        }
+    }
+
     const fn is_over(&self) -> bool {
         match self {
             Self::Call(spoken) => spoken.is_over(),
@@ -170,12 +178,16 @@ impl Events {
     }
 
     fn take(&mut self, told: Told) {
-        let Told { joined, large, rest, last, guards, .. } = told;
+        let Told { joined, large, rest, last, pause, guards, .. } = told;
         self.lead = Bytes::new();
         self.queue.extend(std::iter::once(joined).chain(large).filter(|piece| !piece.is_empty()));
         self.rest = rest;
         self.ended = last;
         self.guards.extend(guards);
+        if pause && self.source.may_leave() {
+            // What is there is still sent; the client comes back for the rest.
+            self.source = Source::Over;
+        }
     }
 
     /// Waits until nothing has been said for so long. Costs nothing as long as there is something to say.

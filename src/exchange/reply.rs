@@ -96,6 +96,8 @@ pub enum Event {
     Done(Outcome),
     /// A server's log message.
     Log(LogMessage),
+    /// The server has closed the call's stream and goes on with the call: a client that can come back may do the same.
+    Paused,
     /// A whole `notifications/progress` with the client's own token.
     Progress(Bytes),
     /// A whole message that a door has spelled for its client.
@@ -143,7 +145,7 @@ impl Event {
         match self {
             Self::Log(message) => message.raw().len(),
             Self::Progress(raw) => raw.len(),
-            Self::Ask(_) | Self::Changed(_) | Self::Done(_) | Self::Said(_) | Self::Watch(_) => 0,
+            Self::Ask(_) | Self::Changed(_) | Self::Done(_) | Self::Paused | Self::Said(_) | Self::Watch(_) => 0,
         }
     }
 }

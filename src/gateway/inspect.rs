@@ -128,7 +128,7 @@ impl Inspection {
                 Event::Log(if self.own_names { message } else { message.named(server.as_str()) })
             }
             Event::Progress(raw) => Event::Progress(shaper.and_then(|shaper| shaper.cut(&raw)).unwrap_or(raw)),
-            other @ (Event::Changed(_) | Event::Done(_) | Event::Said(_) | Event::Watch(_)) => other,
+            other @ (Event::Changed(_) | Event::Done(_) | Event::Paused | Event::Said(_) | Event::Watch(_)) => other,
         }
     }
 

@@ -233,7 +233,12 @@ impl ParkedCall {
             match event {
                 Event::Log(message) => joiner.tell(Event::Log(message.clone())),
                 Event::Progress(raw) => joiner.tell(Event::Progress(raw.clone())),
-                Event::Ask(_) | Event::Done(_) | Event::Said(_) | Event::Changed(_) | Event::Watch(_) => {}
+                Event::Ask(_)
+                | Event::Done(_)
+                | Event::Paused
+                | Event::Said(_)
+                | Event::Changed(_)
+                | Event::Watch(_) => {}
             }
         }
     }

@@ -27,7 +27,7 @@ pub type Source = Pin<Box<dyn Stream<Item = Said> + Send>>;
 /// Bytes in pieces, nearly always in one.
 pub type Frames = SmallVec<[Bytes; 1]>;
 
-/// One message of a call.
+/// One message of a call, or a pause: nothing is said, and the client may leave and come back.
 pub struct Said {
     /// Its JSON text, in parts.
     pub parts: Frames,
@@ -50,6 +50,8 @@ pub struct Told {
     pub rest: Option<ByteStream>,
     /// Whether the answer is among them: nothing follows.
     pub last: bool,
+    /// Whether the client may leave now, and come back.
+    pub pause: bool,
     /// Given back when the answer has been sent.
     pub guards: Vec<Box<dyn Send>>,
     /// Where each of the small ones ends.
@@ -84,6 +86,16 @@ impl fmt::Debug for Told {
 // === impl Said ===
 
 impl Said {
+    /// Makes a pause.
+    #[must_use]
+    pub fn pause() -> Self {
+        Self { parts: Frames::new(), rest: None, last: false, guards: Vec::new() }
+    }
+
+    fn is_pause(&self) -> bool {
+        self.parts.is_empty() && self.rest.is_none()
+    }
+
     /// Says a message that is not the last.
     #[must_use]
     pub fn note(message: Bytes) -> Self {
@@ -124,7 +136,7 @@ impl Batch {
             };
             let more = size(&said.parts);
             bytes += more;
-            let over = said.last || said.rest.is_some() || more > COPY_MAX || bytes > ENOUGH;
+            let over = said.last || said.rest.is_some() || said.is_pause() || more > COPY_MAX || bytes > ENOUGH;
             self.0.push(said);
             if over {
                 return Poll::Ready(true);
@@ -139,6 +151,10 @@ impl Batch {
         let mut joined = BytesMut::with_capacity(lead.len() + self.room(numbering));
         joined.extend_from_slice(lead);
         for said in self.0 {
+            if said.is_pause() {
+                told.pause = true;
+                continue;
+            }
             let id = ids.as_mut().and_then(|(id, number)| {
                 *number += 1;
                 id.truncate(ID_KEY);
@@ -165,7 +181,7 @@ impl Batch {
     /// Returns how much room the small messages need.
     fn room(&self, numbering: Option<Numbering>) -> usize {
         let id = numbering.map_or(0, |numbering| ID_KEY + digits(numbering.last + self.0.len() as u64));
-        let small = self.0.iter().filter(|said| said.rest.is_none()).map(|said| size(&said.parts));
+        let small = self.0.iter().filter(|said| said.rest.is_none() && !said.is_pause()).map(|said| size(&said.parts));
         small.filter(|size| *size <= COPY_MAX).map(|size| sse::room(size, id)).sum()
     }
 }

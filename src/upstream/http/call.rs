@@ -295,7 +295,7 @@ impl Flow {
                     None => return Poll::Ready(self.handed(Event::Done(Err(self.lost(why))))),
                 }
             }
-            let why = match ready!(self.reader.poll_event(cx)) {
+            let (why, pauses) = match ready!(self.reader.poll_event(cx)) {
                 Ok(Some(event)) => {
                     self.tries = 0;
                     let data = event.data.as_ref().filter(|_| event.is_message());
@@ -304,15 +304,20 @@ impl Flow {
                         None => continue,
                     }
                 }
-                Ok(None) => "the event stream ended".to_owned(),
-                Err(ReadError::Broken(why)) => why,
+                Ok(None) => ("the event stream ended".to_owned(), true),
+                Err(ReadError::Broken(why)) => (why, false),
                 Err(err) => {
                     let reject = self.call.peer.target().unreadable(&err);
                     return Poll::Ready(self.handed(Event::Done(Err(reject))));
                 }
             };
             match self.resume() {
-                Some(resuming) => self.resuming = Some((why, resuming)),
+                Some(resuming) => {
+                    self.resuming = Some((why, resuming));
+                    if pauses {
+                        return Poll::Ready(Event::Paused);
+                    }
+                }
                 None => return Poll::Ready(self.handed(Event::Done(Err(self.lost(why))))),
             }
         }
