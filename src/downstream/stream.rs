@@ -22,6 +22,7 @@ use crate::wire::jsonrpc::one_line;
 use crate::wire::sse::{self, Head, KEEP_ALIVE};
 
 use super::body::Body;
+use super::http_sse::Outbox;
 use super::respond::blank;
 use super::resume::Driver;
 use super::spoken::Spoken;
@@ -49,6 +50,8 @@ enum Source {
     Call(Spoken),
     /// A call that its client may come back to.
     Held(Driver),
+    /// All that the client of 2024-11-05 is told.
+    Told(Outbox),
     /// All has been said.
     Over,
 }
@@ -60,6 +63,7 @@ impl Source {
         match self {
             Self::Call(spoken) => spoken.poll_said(cx).map(|said| said.map(spell)),
             Self::Held(driver) => driver.poll(cx),
+            Self::Told(outbox) => outbox.poll(cx),
             Self::Over => Poll::Ready(None),
         }
     }
@@ -67,7 +71,7 @@ impl Source {
     const fn is_over(&self) -> bool {
         match self {
             Self::Call(spoken) => spoken.is_over(),
-            Self::Held(_) => false,
+            Self::Held(_) | Self::Told(_) => false,
             Self::Over => true,
         }
     }
@@ -84,6 +88,11 @@ impl Events {
     /// Starts a stream that its client may come back to, or has come back to; `first` is what it begins with.
     pub(super) fn held(driver: Driver, first: Vec<Bytes>, keep_alive: Duration) -> Self {
         Self::from(Source::Held(driver), VecDeque::from(first), keep_alive)
+    }
+
+    /// Starts the stream of a client whose messages all go over it.
+    pub(super) fn told(outbox: Outbox, first: VecDeque<Bytes>, keep_alive: Duration) -> Self {
+        Self::from(Source::Told(outbox), first, keep_alive)
     }
 
     fn from(source: Source, queue: VecDeque<Bytes>, keep_alive: Duration) -> Self {

@@ -13,4 +13,4 @@ mod store;
 pub use parked::{Joining, Live, ParkedCalls, ParkedLimits};
 pub use replay::{Kept, Priming, ReplayLimits, Said, Source, Told};
 pub use state::{CallGuard, Session, StreamGuard};
-pub use store::{NewSession, SessionError, SessionLimits, SessionStore};
+pub use store::{NewSession, Place, SessionError, SessionLimits, SessionStore};
