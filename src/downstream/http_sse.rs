@@ -54,11 +54,11 @@ struct Stream<H> {
 
 /// What a client is told, as the body of its GET.
 pub(super) struct Outbox {
+    /// Ends the conversation when the body is dropped; the first to go, so that nothing begins in the room the rest leaves.
+    _cut: DropGuard,
     queue: Queue,
     /// Of the message that is being written.
     guards: Vec<Box<dyn Send>>,
-    /// Ends the conversation when the body is dropped.
-    _cut: DropGuard,
 }
 
 // === impl Streams ===
@@ -204,7 +204,7 @@ impl<H: Handler> Door<H> {
         self.streams.open().insert(id, Arc::clone(&stream));
         let door = Arc::clone(self);
         self.tasks.spawn("client stream", async move { stream.live(&door).await });
-        let outbox = Outbox { queue: end, guards: Vec::new(), _cut: cut.drop_guard() };
+        let outbox = Outbox { _cut: cut.drop_guard(), queue: end, guards: Vec::new() };
         Events::told(outbox, VecDeque::from([first]), self.settings.keep_alive).respond()
     }
 
@@ -251,7 +251,9 @@ impl<H: Handler> Door<H> {
         // Whatever comes of it comes as events.
         visit.take = Take::Any;
         let mut talk = stream.talk.lock().await;
-        let Some(talk) = talk.as_mut() else { return visit.refuse(Fault::SessionUnknown, id) };
+        let Some(talk) = talk.as_mut().filter(|_| !stream.cut.is_cancelled()) else {
+            return visit.refuse(Fault::SessionUnknown, id);
+        };
         if let Some(rendered) = talk.hear(visit, heard).await {
             // The client may be gone before there is room; what was heard is answered all the same.
             talk.spawn(async move { lines.say(rendered.parts, Vec::new()).await });
