@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Response};
 
 use crate::exchange::{
-    Answer, Call, Caller as _, ClientFacts, Discovery, Event, Exchange, Handler, Owner, OwnerKey, ReasonCode, Reject,
-    RejectKind, Told,
+    Answer, Call, ClientFacts, Discovery, Event, Exchange, Handler, Owner, OwnerKey, ReasonCode, Reject, RejectKind,
+    Told,
 };
 use crate::id::PrincipalId;
 use crate::session::{NewSession, Place, Session, SessionError};
@@ -91,13 +91,14 @@ impl<H: Handler> Door<H> {
                     Event::Ask(_)
                     | Event::Changed(_)
                     | Event::Log(_)
+                    | Event::Paused
                     | Event::Progress(_)
                     | Event::Said(_)
                     | Event::Watch(_),
                 ) => {}
             }
         };
-        let told = Told::new(visit.caller.seen(&visit.endpoint));
+        let told = Told::default();
         let (principal, endpoint) = (visit.principal.clone(), visit.endpoint.clone());
         let new = NewSession { principal, endpoint, client, told };
         let session = self.sessions.create_at(place, new).map_err(no_session)?;
