@@ -20,6 +20,7 @@ use crate::exchange::{Endpoint, Handler};
 use crate::id::{PrincipalId, SessionId};
 use crate::session::{SessionStore, Told};
 use crate::wire::jsonrpc::{DecodeError, Decoded, Limits, Message, RequestId, decode};
+use crate::wire::mcp::Era;
 use crate::wire::sse::{self, Head};
 
 use super::accept::{self, Take};
@@ -27,7 +28,7 @@ use super::body::{self, Body};
 use super::conversation::{Carrier, Queue, Talk, queue};
 use super::handshake::no_session;
 use super::post::{Visit, label_of};
-use super::respond::{Fault, bare};
+use super::respond::{Fault, Refusal, bare};
 use super::server::Door;
 use super::stream::Events;
 
@@ -180,6 +181,10 @@ impl<H: Handler> Door<H> {
         }
         if self.drain.is_draining() {
             return visit.refuse(Fault::Draining, None);
+        }
+        // A stream is what a session is elsewhere, and that begins with a request.
+        if let Err(reject) = self.handler.admit(&visit.caller) {
+            return visit.refuse(Refusal::of_reject(reject, Era::Legacy), None);
         }
         let place = match self.place(&visit.principal) {
             Ok(place) => place,

@@ -72,7 +72,7 @@ impl Source {
     fn may_leave(&mut self) -> bool {
         match self {
             Self::Held(driver) => driver.may_leave(),
-            Self::Call(_) | Self::Over => false,
+            Self::Call(_) | Self::Told(_) | Self::Over => false,
         }
     }
 
