@@ -4,7 +4,7 @@
 //! opened it; the conversation ends with its GET; what waits to be written is bounded, and while it waits no request is
 //! begun.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,14 +18,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::clock::Moment;
 use crate::exchange::{Endpoint, Handler};
 use crate::id::{PrincipalId, SessionId};
-use crate::session::{SessionStore, Told};
+use crate::session::{Said, SessionStore, Told};
 use crate::wire::jsonrpc::{DecodeError, Decoded, Limits, Message, RequestId, decode};
 use crate::wire::mcp::Era;
-use crate::wire::sse::{self, Head};
+use crate::wire::sse;
 
 use super::accept::{self, Take};
 use super::body::{self, Body};
-use super::conversation::{Carrier, Queue, Talk, queue};
+use super::conversation::{Carrier, Line, Queue, Talk, queue};
 use super::handshake::no_session;
 use super::post::{Visit, label_of};
 use super::respond::{Fault, Refusal, bare};
@@ -159,14 +159,14 @@ impl<H: Handler> Stream<H> {
 // === impl Outbox ===
 
 impl Outbox {
-    /// Polls for the next message.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Told>> {
+    /// Polls for the next messages, which follow `lead`.
+    pub(super) fn poll(&mut self, lead: &[u8], cx: &mut Context<'_>) -> Poll<Option<Told>> {
         // Whoever asks for more has taken what there was.
         self.guards.clear();
-        let line = ready!(self.queue.poll_recv(cx));
-        Poll::Ready(line.map(|line| {
-            self.guards = line.guards;
-            Told { frames: sse::message(Head::default(), &line.parts), rest: None, guards: Vec::new() }
+        let told = ready!(Told::poll(lead, cx, |cx| self.queue.poll_recv(cx).map(|line| line.map(said))));
+        Poll::Ready(told.map(|mut told| {
+            std::mem::swap(&mut self.guards, &mut told.guards);
+            told
         }))
     }
 }
@@ -210,7 +210,7 @@ impl<H: Handler> Door<H> {
         let door = Arc::clone(self);
         self.tasks.spawn("client stream", async move { stream.live(&door).await });
         let outbox = Outbox { _cut: cut.drop_guard(), queue: end, guards: Vec::new() };
-        Events::told(outbox, VecDeque::from([first]), self.settings.keep_alive).respond()
+        Events::told(outbox, first, self.settings.keep_alive).respond()
     }
 
     /// Answers a POST of a stream's client: 202, and what there is to say to it comes on the stream.
@@ -265,6 +265,11 @@ impl<H: Handler> Door<H> {
         }
         bare(StatusCode::ACCEPTED)
     }
+}
+
+/// Makes a message of what waited: the last is never known to be.
+fn said(line: Line) -> Said {
+    Said { parts: line.parts.into(), rest: None, last: false, guards: line.guards }
 }
 
 /// Says whether a request begins with what was heard, and which.

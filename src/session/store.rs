@@ -137,6 +137,7 @@ impl SessionStore {
     /// # Errors
     /// [`SessionError::Random`].
     pub fn create_at(&self, place: Arc<Place>, new: NewSession) -> Result<Arc<Session>, SessionError> {
+        let first_stream = u64::from_le_bytes(seal::random().map_err(|_| SessionError::Random)?);
         let session = Arc::new(Session {
             id: Self::new_id()?,
             number: self.numbers.fetch_add(1, Ordering::Relaxed) + 1,
@@ -151,7 +152,7 @@ impl SessionStore {
             clock: self.clock.clone(),
             live: Mutex::new(Live::at(place)),
             questions: Questions::default(),
-            shelf: Shelf::new(self.limits.replay, self.clock.clone()),
+            shelf: Shelf::new(self.limits.replay, self.clock.clone(), first_stream),
         });
         self.sessions.insert(session.id.clone(), Arc::clone(&session));
         Ok(session)

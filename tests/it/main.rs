@@ -74,4 +74,6 @@ mod tls_down;
 #[cfg(test)]
 mod tls_up;
 #[cfg(test)]
+mod two_urls;
+#[cfg(test)]
 mod visible;
