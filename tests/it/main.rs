@@ -4,6 +4,8 @@
 //! loopback.
 
 #[cfg(test)]
+mod asking_tools;
+#[cfg(test)]
 mod attachments;
 #[cfg(test)]
 mod caps;

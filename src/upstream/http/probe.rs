@@ -53,7 +53,7 @@ pub(super) async fn open(
             Err(StartError::Era(Era::Legacy, "configured as stateless".to_owned()))
         }
         (EraChoice::Legacy | EraChoice::Auto, Some(Era::Legacy)) | (EraChoice::Legacy, None) => {
-            legacy(target, tasks, features).await
+            legacy(target, tasks, features, want.is_some()).await
         }
         (EraChoice::Stateless, None | Some(Era::Stateless)) => {
             let can = match discover(&target, probe_timeout).await? {
@@ -71,7 +71,7 @@ pub(super) async fn open(
         },
         (EraChoice::Auto, None) => match discover(&target, probe_timeout).await? {
             Finding::Stateless(can) => Ok(stateless(target, tasks, can)),
-            Finding::TryInitialize(probed) => legacy(target, tasks, features).await.map_err(|err| match err {
+            Finding::TryInitialize(probed) => legacy(target, tasks, features, false).await.map_err(|err| match err {
                 StartError::Era(_, why) => {
                     StartError::Failed(format!("speaks no era: server/discover: {probed}; initialize: {why}"))
                 }
@@ -86,10 +86,11 @@ fn stateless(target: Arc<Target>, tasks: Tasks, can: Capabilities) -> Started {
     Started { link, can }
 }
 
-async fn legacy(target: Arc<Target>, tasks: Tasks, features: Features) -> Result<Started, StartError> {
+/// Opens a session. One that calls are made on has its stream first, where it may be asked; that of a list does not wait.
+async fn legacy(target: Arc<Target>, tasks: Tasks, features: Features, for_calls: bool) -> Result<Started, StartError> {
     let (session, can) = initialize(&target, &tasks, (1, 1), features).await?;
     let link = Arc::new(SessionLink::new(target, tasks, session, features));
-    if features.may_be_asked() {
+    if for_calls && features.may_be_asked() {
         link.listen_beside().await;
     }
     Ok(Started { link, can })

@@ -7,8 +7,8 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Edits, Request};
 use crate::wire::mcp::{
-    CAPABILITIES_KEY, CLIENT_INFO_KEY, CallParams, Era, LOG_LEVEL_KEY, Level, ProtocolVersion, RESERVED_PREFIX,
-    RequestMeta, Trace, VERSION_KEY,
+    CAPABILITIES_KEY, CLIENT_INFO_KEY, CallParams, Era, Features, LOG_LEVEL_KEY, Level, ProtocolVersion,
+    RESERVED_PREFIX, RequestMeta, Trace, VERSION_KEY,
 };
 
 /// What the next hop speaks, and what the gateway says of the client there.
@@ -120,15 +120,17 @@ fn object(own: &[(&str, Bytes)], token: Option<u64>, meta: &RequestMeta, trace: 
     out.freeze()
 }
 
-/// Spells a request of the gateway's own; `members` are the params' members without braces.
+/// Spells a request of the gateway's own; `members` are the params' members without braces. A stateless server is told that
+/// everything can be asked, for it may list its asking tools to such clients alone; these requests cannot be asked back.
 #[must_use]
 pub fn own_request(id: u64, method: &str, era: Era, client_info: &[u8], members: &str) -> Bytes {
     let meta = match era {
         Era::Legacy => String::new(),
         Era::Stateless => format!(
-            "\"_meta\":{{\"{VERSION_KEY}\":\"{}\",\"{CLIENT_INFO_KEY}\":{},\"{CAPABILITIES_KEY}\":{{}}}}{}",
+            "\"_meta\":{{\"{VERSION_KEY}\":\"{}\",\"{CLIENT_INFO_KEY}\":{},\"{CAPABILITIES_KEY}\":{}}}{}",
             ProtocolVersion::V2026_07_28,
             String::from_utf8_lossy(client_info),
+            Features::ASKABLE.spelled(era),
             if members.is_empty() { "" } else { "," },
         ),
     };
@@ -204,7 +206,7 @@ mod tests {
         );
         assert_eq!(
             own_request(1, "tools/list", Era::Stateless, b"{}", r#""cursor":"""#),
-            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{},"io.modelcontextprotocol/clientCapabilities":{}},"cursor":""}}"#
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{}}}},"cursor":""}}"#
         );
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The tool `quiz` takes `rounds`, a list of lists of questions; its result's `answers` holds what was answered, round by
 //! round. A question with `withdraw` is cancelled by its server at once; one with `beside` is asked on the session's own
-//! stream. A legacy server sends requests, a stateless one ends calls with `input_required`.
+//! stream. A legacy server sends requests, a stateless one ends calls with `input_required`. `asking` is `quiz` for clients that
+//! declared elicitation; no others are shown it, or may call it.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,6 +21,8 @@ use super::wire::{Wire, raw};
 use super::{Era, folder};
 
 const EVENTS: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
+/// The session of clients that declared elicitation.
+const ABLE_SESSION: &str = "able";
 /// Everything a client can declare.
 pub(crate) const ABLE: &str =
     r#"{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{"listChanged":true}}"#;
@@ -115,6 +118,12 @@ impl Quiz {
         }
     }
 
+    /// The same for a child that asks as soon as it is told that it is initialized.
+    pub(crate) fn lines_of_early(&self) -> String {
+        let lines = self.lines();
+        format!("{}, \"early\"]", lines.strip_suffix(']').expect("a child"))
+    }
+
     /// Every message that it was sent.
     pub(crate) fn log(&self) -> Vec<String> {
         match self {
@@ -160,7 +169,11 @@ impl Script {
                 }
                 (None, None) | (Some(_), None) => reply(&mut wire, "202 Accepted", "", "").await,
                 (Some(method), Some(id)) => {
-                    if !self.request(&mut wire, method, &id, &message).await {
+                    let able = match message["params"]["_meta"].get("io.modelcontextprotocol/clientCapabilities") {
+                        Some(capabilities) => capabilities["elicitation"].is_object(),
+                        None => head.field("mcp-session-id") == Some(ABLE_SESSION),
+                    };
+                    if !self.request(&mut wire, (method, &id, able), &message).await {
                         return;
                     }
                 }
@@ -184,7 +197,7 @@ impl Script {
     }
 
     /// Answers a request; `false` if the connection is used up.
-    async fn request(&self, wire: &mut Wire, method: &str, id: &str, message: &Value) -> bool {
+    async fn request(&self, wire: &mut Wire, (method, id, able): (&str, &str, bool), message: &Value) -> bool {
         let stateless = message.to_string().contains("io.modelcontextprotocol/protocolVersion");
         if stateless != (self.era == Era::Stateless) {
             let error = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"no"}}}}"#);
@@ -194,7 +207,11 @@ impl Script {
         let tool = message["params"]["name"].as_str().unwrap_or_default();
         let (field, result) = match (method, tool) {
             ("initialize", _) => (
-                "Mcp-Session-Id: s\r\n",
+                if message["params"]["capabilities"]["elicitation"].is_object() {
+                    "Mcp-Session-Id: able\r\n"
+                } else {
+                    "Mcp-Session-Id: s\r\n"
+                },
                 json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": { "name": "quiz", "version": "1" } }),
             ),
             ("server/discover", _) => (
@@ -203,7 +220,8 @@ impl Script {
             ),
             ("tools/list", _) => {
                 let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
-                let mut result = json!({ "tools": [tool("quiz"), tool("plain"), tool("hold")] });
+                let names = ["quiz", "plain", "hold", "asking"].into_iter().take(if able { 4 } else { 3 });
+                let mut result = json!({ "tools": names.map(tool).collect::<Vec<_>>() });
                 if stateless {
                     result["resultType"] = json!("complete");
                     result["ttlMs"] = json!(0);
@@ -215,8 +233,15 @@ impl Script {
                 wire.gone().await;
                 return false;
             }
-            ("tools/call", "quiz") if !stateless => return self.quiz(wire, id, message).await,
-            ("tools/call", "quiz") => ("", stateless_round(message)),
+            ("tools/call", "asking") if !able => {
+                let error = format!(
+                    r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32602,"message":"no such tool for you"}}}}"#
+                );
+                reply(wire, "200 OK", "", &error).await;
+                return true;
+            }
+            ("tools/call", "quiz" | "asking") if !stateless => return self.quiz(wire, id, message).await,
+            ("tools/call", "quiz" | "asking") => ("", stateless_round(message)),
             _ if stateless => ("", json!({ "resultType": "complete", "content": [] })),
             _ => ("", json!({ "content": [] })),
         };
