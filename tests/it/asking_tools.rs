@@ -8,6 +8,11 @@ use crate::support::{Client, ERAS, Era, TestApp, until, within_deadline};
 
 const ALL: [&str; 4] = ["up__quiz", "up__plain", "up__hold", "up__asking"];
 
+/// What a client is shown, without a tool that is another test's.
+async fn shown(client: &Client) -> Vec<String> {
+    client.names().await.into_iter().filter(|name| name != "up__visit").collect()
+}
+
 /// Whoever declared what is asked can use such a tool; to whoever did not it is the server that says no, as it would without
 /// a gateway, and nobody is asked.
 #[tokio::test(flavor = "multi_thread")]
@@ -22,12 +27,12 @@ async fn asking_tools_are_shown_and_called_in_every_mixture() {
             let rounds = json!([[form("?")]]);
 
             let able = Client::able(client_era, app.addr, "/mcp", None, ABLE).await;
-            assert_eq!(able.names().await, ALL, "{context}");
+            assert_eq!(shown(&able).await, ALL, "{context}");
             let told = within_deadline(&context, able.quiz("up__asking", rounds.clone(), willing)).await;
             assert_eq!(told.answers()[0][0]["action"], "accept", "{context}: {told:?}");
 
             let plain = Client::able(client_era, app.addr, "/mcp", None, "{}").await;
-            assert_eq!(plain.names().await, ALL, "{context}: lists do not vary by connection");
+            assert_eq!(shown(&plain).await, ALL, "{context}: lists do not vary by connection");
             let told = within_deadline(&context, plain.quiz("up__asking", rounds, willing)).await;
             assert_eq!(told.answer["error"]["message"], "no such tool for you", "{context}: {told:?}");
             assert!(told.asked.is_empty(), "{context}: {told:?}");

@@ -75,3 +75,5 @@ mod tls_down;
 mod tls_up;
 #[cfg(test)]
 mod visible;
+#[cfg(test)]
+mod visits;

@@ -41,8 +41,11 @@ pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, ho
     if let (Some(at), None) = (&params.arguments_at, &params.arguments) {
         edits.replace(at.clone(), Bytes::from_static(b"{}"));
     }
-    if let (Some(at), Some(state)) = (&params.request_state_at, &hop.request_state) {
-        edits.replace(at.clone(), state.clone());
+    match (hop.era, &params.request_state_at, &hop.request_state) {
+        // Answers are of the newer era alone; the call is made anew.
+        (Era::Legacy, ..) if params.is_retry => without_answers(&mut edits, request),
+        (_, Some(at), Some(state)) => drop(edits.replace(at.clone(), state.clone())),
+        (Era::Legacy | Era::Stateless, _, _) => {}
     }
     if let Some(rebuilt) = rebuilt_meta(meta, hop) {
         match &params.meta_at {
@@ -58,6 +61,14 @@ pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, ho
         };
     }
     edits.apply()
+}
+
+fn without_answers(edits: &mut Edits, request: &Request) {
+    let Some(place) = request.params.as_deref().map(|params| params.place().clone()) else { return };
+    let Ok(members) = json::members(request.raw.get(place.clone()).unwrap_or_default()) else { return };
+    for cut in members.without(|key| matches!(key, b"inputResponses" | b"requestState")) {
+        edits.replace(place.start + cut.start..place.start + cut.end, Bytes::new());
+    }
 }
 
 /// Returns `_meta` for the next hop, `None` where it can stay as it is.
@@ -161,6 +172,21 @@ mod tests {
             trace: None,
         };
         String::from_utf8(lower_call(&request, &params, &meta, &hop).to_vec()).unwrap()
+    }
+
+    /// [R63]: a server of sessions is told nothing of answers, wherever they stand.
+    #[test]
+    fn answers_stay_in_the_newer_era() {
+        for params in [
+            r#"{"inputResponses":{"k":{}},"name":"s__t","_meta":{"progressToken":1}}"#,
+            r#"{"name":"s__t","requestState":"x","arguments":{},"inputResponses":{"k":{}}}"#,
+        ] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+            let legacy = lower(&text, Era::Legacy);
+            assert!(!legacy.contains("inputResponses") && !legacy.contains("requestState"), "{legacy}");
+            assert!(serde_json::from_str::<serde_json::Value>(&legacy).unwrap()["params"]["name"] == "t", "{legacy}");
+            assert!(lower(&text, Era::Stateless).contains("inputResponses"));
+        }
     }
 
     /// [R86]: two legacy peers see each other's bytes but for id and name.

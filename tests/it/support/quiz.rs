@@ -3,7 +3,8 @@
 //! The tool `quiz` takes `rounds`, a list of lists of questions; its result's `answers` holds what was answered, round by
 //! round. A question with `withdraw` is cancelled by its server at once; one with `beside` is asked on the session's own
 //! stream. A legacy server sends requests, a stateless one ends calls with `input_required`. `asking` is `quiz` for clients that
-//! declared elicitation; no others are shown it, or may call it.
+//! declared elicitation; no others are shown it, or may call it. `visit`, over HTTP and of
+//! the older era, asks for a visit by an error as often as its argument `times` says.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -42,6 +43,8 @@ pub(crate) struct Script {
     answers: Mutex<HashMap<String, oneshot::Sender<Value>>>,
     last: AtomicU64,
     beside: Mutex<Option<mpsc::Sender<String>>>,
+    /// How often a visit was asked for.
+    visits: AtomicU64,
 }
 
 /// A question of a script: what, with which message.
@@ -96,6 +99,7 @@ impl Quiz {
             answers: Mutex::default(),
             last: AtomicU64::new(0),
             beside: Mutex::default(),
+            visits: AtomicU64::new(0),
         });
         let (all, serving) = (tasks.clone(), Arc::clone(&script));
         tasks.spawn("quiz server", async move {
@@ -181,6 +185,10 @@ impl Script {
         }
     }
 
+    fn visited(&self) -> u64 {
+        self.visits.load(Ordering::SeqCst)
+    }
+
     async fn stream(&self, wire: &mut Wire) {
         let (sender, mut questions) = mpsc::channel::<String>(16);
         *self.beside.lock().unwrap() = Some(sender);
@@ -220,7 +228,7 @@ impl Script {
             ),
             ("tools/list", _) => {
                 let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
-                let names = ["quiz", "plain", "hold", "asking"].into_iter().take(if able { 4 } else { 3 });
+                let names = ["quiz", "plain", "hold", "visit", "asking"].into_iter().take(if able { 5 } else { 4 });
                 let mut result = json!({ "tools": names.map(tool).collect::<Vec<_>>() });
                 if stateless {
                     result["resultType"] = json!("complete");
@@ -234,11 +242,10 @@ impl Script {
                 return false;
             }
             ("tools/call", "asking") if !able => {
-                let error = format!(
-                    r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32602,"message":"no such tool for you"}}}}"#
-                );
-                reply(wire, "200 OK", "", &error).await;
-                return true;
+                return refuse(wire, id, &json!({ "code": -32602, "message": "no such tool for you" })).await;
+            }
+            ("tools/call", "visit") if message["params"]["arguments"]["times"].as_u64() > Some(self.visited()) => {
+                return refuse(wire, id, &visit_first(self.visits.fetch_add(1, Ordering::SeqCst))).await;
             }
             ("tools/call", "quiz" | "asking") if !stateless => return self.quiz(wire, id, message).await,
             ("tools/call", "quiz" | "asking") => ("", stateless_round(message)),
@@ -321,6 +328,17 @@ fn stateless_round(message: &Value) -> Value {
             result
         }
     }
+}
+
+/// The error that asks for a visit.
+fn visit_first(number: u64) -> Value {
+    let visit = json!({ "mode": "url", "elicitationId": format!("e-{number}"), "url": "https://example.com/v", "message": "Sign in" });
+    json!({ "code": -32042, "message": "visit first", "data": { "elicitations": [visit] } })
+}
+
+async fn refuse(wire: &mut Wire, id: &str, error: &Value) -> bool {
+    reply(wire, "200 OK", "", &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)).await;
+    true
 }
 
 async fn reply(wire: &mut Wire, status: &str, fields: &str, body: &str) {
