@@ -162,7 +162,7 @@ impl Client {
     fn reading(&self, body: &str) -> Option<Reading> {
         let (side, id) = (self.side.as_ref()?, raw(body, "id")?);
         raw(body, "method")?;
-        Some(side.from_here(Some(id)))
+        Some(side.reading(Some(id)))
     }
 
     /// The body of a request, as [`body`] of this era.
@@ -308,7 +308,7 @@ impl Client {
     /// Opens the stream on which list changes are told, and waits until it is open.
     pub(crate) async fn listen(&self) -> Events {
         if let (Some(side), Era::Legacy) = (&self.side, self.era) {
-            return Events::from(From::Side(side.from_here(None)), Default::default());
+            return Events::from(From::Side(side.reading(None)), Default::default());
         }
         let (wire, head) = match self.era {
             Era::Legacy => self.send("GET", &[], "").await,

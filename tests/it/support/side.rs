@@ -64,7 +64,7 @@ impl Side {
     }
 
     /// Reads from here on, to the answer of a request, or without end.
-    pub(crate) fn from_here(&self, until: Option<String>) -> Reading {
+    pub(crate) fn reading(&self, until: Option<String>) -> Reading {
         let at = self.said.messages.lock().unwrap().len();
         Reading { said: Arc::clone(&self.said), at, until, over: false }
     }
