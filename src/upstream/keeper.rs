@@ -263,7 +263,8 @@ async fn keep_kind(
     loop {
         let (before, before_elsewhere) = (*changes.borrow_and_update(), *elsewhere.borrow_and_update());
         doubts.mark_unchanged();
-        let reading = list::read(&started.link, kind, &server.settings);
+        let link = server.listed_over(&started.link);
+        let reading = list::read(&link, kind, &server.settings);
         let listing = tokio::time::timeout(server.settings.tool_max, reading)
             .await
             .unwrap_or_else(|_| Err("its pages take too long".to_owned()));
@@ -284,6 +285,8 @@ async fn keep_kind(
             () = changed(&mut changes, kind, &before) => sleep(COALESCE).await,
             () = changed(&mut elsewhere, kind, &before_elsewhere) => sleep(COALESCE).await,
             Ok(()) = doubts.changed() => sleep(COALESCE).await,
+            // With a principal's own connection goes what it had changed; with the list's own all of this ends.
+            () = link.closed().cancelled() => sleep(COALESCE).await,
             () = expired => {}
         }
     }

@@ -6,6 +6,7 @@
 mod again;
 mod breaker;
 mod channel;
+mod elsewhere;
 #[cfg(test)]
 pub(crate) mod fake;
 mod heard;

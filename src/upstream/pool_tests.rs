@@ -22,7 +22,7 @@ use crate::upstream::server::{Phase, Server};
 use crate::upstream::set::TargetSet;
 use crate::upstream::{Isolation, ServerSettings, Transport};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, RequestId, Response, decode};
-use crate::wire::mcp::{CallParams, Capabilities, Era, Features, Kinds, Method, ProtocolVersion, RequestMeta};
+use crate::wire::mcp::{CallParams, Capabilities, Era, Features, Kind, Kinds, Method, ProtocolVersion, RequestMeta};
 
 #[cfg(test)]
 #[path = "pool_channel_tests.rs"]
@@ -50,6 +50,8 @@ struct Wire {
     place: Mutex<Option<Arc<Place>>>,
     closed: CancellationToken,
     changes: watch::Sender<Changes>,
+    /// The one tool that it lists.
+    tool: Mutex<&'static str>,
     heard: Arc<Heard>,
     loudness: Loudness,
 }
@@ -80,6 +82,7 @@ impl Connector for Plant {
                 place: Mutex::new(want.place),
                 closed: CancellationToken::new(),
                 changes: watch::Sender::new(Changes::default()),
+                tool: Mutex::new("t"),
                 heard: Arc::default(),
                 loudness: Loudness::default(),
             });
@@ -90,6 +93,12 @@ impl Connector for Plant {
 }
 
 impl Wire {
+    /// Changes its list, and says so.
+    fn turns(&self, tool: &'static str) {
+        *self.tool.lock().unwrap() = tool;
+        Changes::all(&self.changes);
+    }
+
     fn die(&self) {
         self.place.lock().unwrap().take();
         self.closed.cancel();
@@ -108,8 +117,9 @@ impl Link for Wire {
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
         assert!(matches!(outgoing, Outgoing::Own { .. }), "only lists are read here");
         self.plant.lists.fetch_add(1, Ordering::SeqCst);
-        let list = Bytes::from_static(br#"{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}"#);
-        let response = Box::new(Response::with_result(&RequestId::number(1), &list));
+        let tool = *self.tool.lock().unwrap();
+        let list = format!(r#"{{"tools":[{{"name":"{tool}","inputSchema":{{"type":"object"}}}}]}}"#);
+        let response = Box::new(Response::with_result(&RequestId::number(1), &Bytes::from(list)));
         Box::pin(std::future::ready(Reply::once(Ok(Answer::Upstream { response, era: Era::Legacy }))))
     }
 
@@ -180,6 +190,12 @@ impl Yard {
         yard.server.settled().await;
         assert_eq!(yard.server.status().phase, Phase::Ready);
         yard
+    }
+
+    /// Whether its list holds this tool.
+    fn lists(&self, tool: &str) -> bool {
+        let status = self.server.status();
+        status.lists.is_some_and(|lists| lists.of(Kind::Tools).iter().any(|item| &*item.name == tool))
     }
 
     fn opened(&self) -> usize {
@@ -544,6 +560,35 @@ async fn a_server_in_doubt_is_listed_again() {
     yard.server.doubts.send_modify(|count| *count += 1);
     until("the list is read again", || yard.plant.lists.load(Ordering::SeqCst) > lists).await;
     assert_eq!(yard.opened(), 1, "over the same connection");
+    yard.end().await;
+}
+
+/// What a call of the only principal turns on in its own process is listed, as long as that one lives, and may be
+/// somebody else's business as soon as there is one [POL-10, TRN-4].
+#[tokio::test]
+async fn what_the_only_principal_changes_in_its_own_process_is_listed() {
+    let yard = Yard::ready(1, |_| {}).await;
+    for way in ["its process ends", "another principal comes"] {
+        let held = yard.held(&call("ann")).await.unwrap();
+        until("its own process", || yard.open().len() == 2).await;
+        let own = yard.open().into_iter().find(|wire| !wire.features.may_be_asked()).unwrap();
+        own.turns("on");
+        until("the list of its own process", || yard.lists("on")).await;
+        drop(held);
+        if way == "its process ends" {
+            own.die()
+        } else {
+            yard.server.set_sole(false)
+        }
+        until("the list of before", || yard.lists("t")).await;
+    }
+    // Of several principals nobody's process says what all of them see.
+    let held = yard.held(&call("ann")).await.unwrap();
+    let read = yard.plant.lists.load(Ordering::SeqCst);
+    yard.open().into_iter().find(|wire| !wire.features.may_be_asked()).unwrap().turns("on");
+    until("the list is read again", || yard.plant.lists.load(Ordering::SeqCst) > read).await;
+    assert!(yard.lists("t"));
+    drop(held);
     yard.end().await;
 }
 

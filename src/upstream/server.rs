@@ -20,9 +20,10 @@ use crate::runtime::Tasks;
 use crate::wire::mcp::{Capabilities, Era};
 
 use super::again;
+use super::elsewhere::Elsewhere;
 use super::kept::Kept;
 use super::lease::Lease;
-use super::link::{Changes, Connector, Link, Outgoing, StartError};
+use super::link::{Connector, Link, Outgoing, StartError};
 use super::means::Means;
 use super::place::Places;
 use super::pool::Pool;
@@ -76,7 +77,7 @@ pub struct Server {
     /// Counts the calls that could not be delivered: a server that comes back without a word may have another list.
     pub(super) doubts: watch::Sender<u64>,
     /// What connections that no list is read over have told of changed lists.
-    pub(super) elsewhere: watch::Sender<Changes>,
+    pub(super) elsewhere: Elsewhere,
     pub(super) pool: Pool,
     eras: Mutex<Eras>,
     /// The connection the list is read over.
@@ -114,7 +115,7 @@ impl Server {
             apart: Notify::new(),
             stopping: CancellationToken::new(),
             doubts: watch::Sender::new(0),
-            elsewhere: watch::Sender::new(Changes::default()),
+            elsewhere: Elsewhere::default(),
             pool: Pool::new(places),
             eras: Mutex::default(),
             catalog: Mutex::default(),

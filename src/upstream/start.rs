@@ -14,7 +14,7 @@ use crate::exchange::{Reject, UpstreamCall};
 use crate::wire::mcp::Era;
 
 use super::Isolation;
-use super::link::{Changes, Link, StartError, Started, Want};
+use super::link::{Link, StartError, Started, Want};
 use super::place::Place;
 use super::pool::{Found, Held, Holder, Key, Member, Outcome};
 use super::server::{Phase, Server};
@@ -202,7 +202,7 @@ impl Server {
             let told = async {
                 while changes.changed().await.is_ok() {
                     let now = *changes.borrow_and_update();
-                    Changes::some(&server.elsewhere, now.since(&known));
+                    server.told_elsewhere(&link, now.since(&known));
                     known = now;
                 }
                 std::future::pending().await
