@@ -9,6 +9,7 @@ mod batch;
 mod body;
 mod connection;
 mod credential;
+mod ends;
 mod handshake;
 mod legacy;
 mod origin;

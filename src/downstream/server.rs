@@ -195,14 +195,14 @@ impl<H: Handler> Door<H> {
             Route::Endpoint(endpoint) if endpoint == Endpoint::All || caller.serves(&endpoint) => endpoint,
             Route::Endpoint(_) | Route::NoServer | Route::Unknown => return seen.refuse(Fault::NotFound),
         };
-        if head.method == Verb::POST
-            && let Err(reject) = self.handler.admit(&caller)
-        {
-            return seen.refuse(Refusal::of_reject(reject, Era::Stateless));
-        }
+        let over = if head.method == Verb::POST { self.handler.admit(&caller).err() } else { None };
         let Parts { method: verb, headers, .. } = head;
         let take = Take::read(&headers);
         let mut visit = Visit { caller, principal, endpoint, headers, take, method: seen.method };
+        if let Some(reject) = over {
+            let taken = Box::pin(self.over_rate(&mut visit, body)).await;
+            return taken.unwrap_or_else(|| seen.refuse(Refusal::of_reject(reject, Era::Stateless)));
+        }
         let response = match verb {
             Verb::POST => self.post(&mut visit, body).await,
             Verb::GET => self.get(&visit).await,

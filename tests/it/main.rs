@@ -16,6 +16,8 @@ mod command_line;
 #[cfg(test)]
 mod deploy;
 #[cfg(test)]
+mod desktop_policy;
+#[cfg(test)]
 mod eras;
 #[cfg(test)]
 mod explain;
@@ -27,6 +29,10 @@ mod gone;
 mod help;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod hostile_bodies;
+#[cfg(test)]
+mod hostile_questions;
 #[cfg(test)]
 mod ids;
 #[cfg(test)]
@@ -53,6 +59,8 @@ mod rates;
 mod reaper;
 #[cfg(test)]
 mod reload;
+#[cfg(test)]
+mod revoked;
 #[cfg(test)]
 mod schema;
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::upstream::ServerSettings;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{Changes, Outgoing};
 use crate::upstream::loudness::Loudness;
-use crate::upstream::question::{self, Verdict};
+use crate::upstream::question::{self, Full, Room, Verdict};
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, RequestId, decode, one_line, trimmed,
 };
@@ -36,8 +36,6 @@ use super::pending::{Abandoned, Slot, Table};
 pub(super) const LINES_MAX: usize = 16;
 /// How many cancellations and answers wait to be written; when full, the next is dropped and counted.
 const CONTROL_MAX: usize = 1024;
-/// How many questions of the server may be out at clients.
-const QUESTIONS_MAX: usize = 64;
 
 /// A line to write.
 #[derive(Debug)]
@@ -73,6 +71,8 @@ pub(super) struct Connection {
     features: Features,
     /// Questions that are out.
     questions: Mutex<HashMap<RequestId, Asked>>,
+    /// Bounds them; one call alone is asked at a time.
+    asking: Arc<Room>,
     pub(super) changes: watch::Sender<Changes>,
     pub(super) loudness: Loudness,
     pub(super) heard: Arc<Heard>,
@@ -122,6 +122,7 @@ impl Connection {
             table: Table::default(),
             features,
             questions: Mutex::default(),
+            asking: Room::of_call(),
             changes: watch::Sender::new(Changes::default()),
             loudness: Loudness::default(),
             heard: Arc::default(),
@@ -475,9 +476,9 @@ impl Connection {
         let features = call.as_ref().and_then(|slot| slot.features()).map(|theirs| theirs.and(self.features));
         let answer = match (question::hear(request, features), call) {
             (Verdict::Answer(response), _) => response,
-            (Verdict::Ask(kind, params), Some(slot)) => match self.question(&request.id, kind, params) {
-                Some(question) => return slot.ask(question),
-                None => question::too_many(request),
+            (Verdict::Ask(kind, params), Some(slot)) => match self.question(request, kind, params) {
+                Ok(question) => return slot.ask(question),
+                Err(full) => question::too_many(request, full),
             },
             // Without a call there are no features, and nothing is asked.
             (Verdict::Ask(..), None) => return,
@@ -485,19 +486,21 @@ impl Connection {
         self.send_control(answer.raw);
     }
 
-    fn question(self: &Arc<Self>, id: &RequestId, kind: InputKind, params: Bytes) -> Option<Question> {
+    fn question(self: &Arc<Self>, request: &Request, kind: InputKind, params: Bytes) -> Result<Question, Full> {
         let mut open = self.open_questions();
-        // A second question of one id would take the place of the first, and nobody would count it.
-        if open.len() >= QUESTIONS_MAX || open.contains_key(id) {
-            return None;
+        // A second question of one id would take the place of the first.
+        if open.contains_key(&request.id) {
+            return Err(Full::Twice);
         }
-        let (connection, asked) = (Arc::clone(self), id.clone());
+        let taken = self.asking.take(request)?;
+        let (connection, asked) = (Arc::clone(self), request.id.clone());
         let responder = Responder::new(move |settled| {
             connection.open_questions().remove(&asked);
             connection.send_control(one_line(question::told(&asked, &settled).raw));
+            drop(taken);
         });
-        open.insert(id.clone(), responder.asked());
-        Some(Question { kind, params, responder })
+        open.insert(request.id.clone(), responder.asked());
+        Ok(Question { kind, params, responder })
     }
 
     fn open_questions(&self) -> MutexGuard<'_, HashMap<RequestId, Asked>> {
