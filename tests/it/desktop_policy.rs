@@ -22,7 +22,8 @@ fn write(folder: &Path, lines: String) -> String {
 /// A long text is cut to 8,000 characters, says so, and links the rest; what changes files is neither listed nor called.
 #[tokio::test]
 async fn a_desktop_client_gets_what_its_policy_says() {
-    let up = Upstream::start(Speaks::Both, false, &["say", "read_text_file", "write_file", "edit_file", "move_file"]).await;
+    let up =
+        Upstream::start(Speaks::Both, false, &["say", "read_text_file", "write_file", "edit_file", "move_file"]).await;
     let folder = folder();
     write(&folder, up.lines());
     let gateway = Gateway::try_start_at(&[], folder).await.unwrap_or_else(|ended| panic!("{ended:?}"));

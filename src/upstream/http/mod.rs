@@ -2,6 +2,8 @@
 //!
 //! Not for: choosing or pooling links (`upstream::server`), redirects, or the HTTP+SSE transport of 2024-11-05.
 
+#[cfg(test)]
+mod any_bytes_tests;
 mod call;
 mod connector;
 mod listen;
