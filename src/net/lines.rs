@@ -125,7 +125,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             ends.push(part);
         } else if self.bytes > self.cap {
             let line = std::mem::take(&mut self.line);
-            let mut ends = Ends { head: line.iter().chain(part).take(KEPT).copied().collect(), tail: Vec::new() };
+            let mut ends = Ends::default();
             ends.push(&line);
             ends.push(part);
             self.skipped = Some(ends);
@@ -151,6 +151,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 
 impl Ends {
     fn push(&mut self, part: &[u8]) {
+        let room = KEPT.saturating_sub(self.head.len()).min(part.len());
+        self.head.extend_from_slice(part.get(..room).unwrap_or_default());
         let part = part.get(part.len().saturating_sub(KEPT)..).unwrap_or_default();
         let surplus = (self.tail.len() + part.len()).saturating_sub(KEPT);
         self.tail.drain(..surplus.min(self.tail.len()));

@@ -1,6 +1,6 @@
 //! Servers that ask too much: too many questions, or too large ones, in every mixture [LIM-6, TRN-10, R100].
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::quiz::{ABLE, Quiz, form, sampling, willing};
 use crate::support::{Client, ERAS, Era, Framing, Siege, Step, TestApp, raw, until, within_deadline};
@@ -12,33 +12,33 @@ const MOST: usize = 4 << 20;
 /// what comes after.
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_over_their_bound_are_refused_with_words() {
-    let large = || sampling(&"x".repeat(1 << 20));
+    let large = |mib: usize| sampling(&"x".repeat(mib << 20));
     for (client, server, stdio) in crate::questions::mixtures() {
         let context = format!("client {client:?}, server {server:?}, stdio {stdio}");
         let quiz = Quiz::start(server, stdio).await;
         let app = TestApp::open(&[("up", quiz.lines())]).await;
         let client = Client::able(client, app.addr, "/mcp", None, ABLE).await;
-        let silent = |_: &str, _: &Value| willing("sampling/createMessage", &Value::Null);
-        let rounds = json!([[large(), large(), large(), large(), large(), form("?")]]);
-        let told = within_deadline(&context, client.quiz("up__quiz", rounds, silent)).await;
+        let rounds = json!([[large(5), form("?")]]);
+        let told = within_deadline(&context, client.quiz("up__quiz", rounds, willing)).await;
         if server == Era::Legacy {
-            // Of five at once there is room for three; the small one has room too.
-            let refused: Vec<&Value> =
-                told.answers()[0].as_array().unwrap().iter().filter(|one| one["code"].is_i64()).collect();
-            assert_eq!((told.asked.len(), refused.len()), (4, 2), "{context}: {:.3000}", told.answers());
-            let words = "Too large: questions that are not answered yet may have 4194304 bytes together";
-            assert!(
-                refused.iter().all(|one| one["code"] == -32603 && one["message"] == words),
-                "{context}: {refused:?}"
+            let (refused, words) = (
+                &told.answers()[0][0],
+                "Too large: questions that are not answered yet may have 4194304 bytes together",
             );
+            assert_eq!(
+                (told.asked.len(), &refused["code"], &refused["message"]),
+                (1, &json!(-32603), &json!(words)),
+                "{context}"
+            );
+            assert_eq!(told.answers()[0][1]["action"], "accept", "{context}");
         } else {
             let error = &told.answer["error"];
             assert_eq!((told.asked.len(), error["code"].as_i64()), (0, Some(-32603)), "{context}");
             let words = error["message"].as_str().unwrap();
             assert!(words.contains("'up' asks for too much") && words.contains("4194304 bytes"), "{context}: {words}");
         }
-        let told = within_deadline(&context, client.quiz("up__quiz", json!([[large(), large()]]), silent)).await;
-        assert_eq!((told.asked.len(), told.answers()[0][1]["model"].as_str()), (2, Some("m")), "{context}");
+        let told = within_deadline(&context, client.quiz("up__quiz", json!([[large(3), form("?")]]), willing)).await;
+        assert_eq!((told.asked.len(), told.answers()[0][0]["model"].as_str()), (2, Some("m")), "{context}");
         app.stop().await;
     }
 }
@@ -47,7 +47,15 @@ async fn questions_over_their_bound_are_refused_with_words() {
 /// refused, and the call is answered.
 #[tokio::test]
 async fn floods_of_questions_are_bounded() {
-    let siege = Siege::begin(&[Framing::Line, Framing::Sse], "idle_stop_secs = 1\n").await;
+    // A process of such a client's own goes when it is not used.
+    for (framing, lines) in [(Framing::Line, "idle_stop_secs = 1\n"), (Framing::Sse, "")] {
+        let siege = Siege::begin(&[framing], lines).await;
+        flood(&siege).await;
+        siege.end(180).await;
+    }
+}
+
+async fn flood(siege: &Siege) {
     for client_era in ERAS {
         let client = Client::able(client_era, siege.gateway.addr, "/mcp", None, ABLE).await;
         for (how, bytes, count) in [("small", 1, 5_000), ("large", 1 << 20, 40), ("huge", 6 << 20, 10)] {
@@ -80,7 +88,7 @@ async fn floods_of_questions_are_bounded() {
                 .map(|at| {
                     format!(r#""q{at}":{{"method":"sampling/createMessage","params":{{"x":"{}"}}}}"#, "x".repeat(bytes))
                 })
-                .take(12 << 20 >> bytes.ilog2())
+                .take((12 << 20) / bytes)
                 .collect();
             let asks = format!(
                 r#"{{"jsonrpc":"2.0","id":@ID@,"result":{{"resultType":"input_required","inputRequests":{{{}}}}}}}"#,
@@ -97,5 +105,4 @@ async fn floods_of_questions_are_bounded() {
             client.leave().await;
         }
     }
-    siege.end(180).await;
 }

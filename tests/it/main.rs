@@ -18,6 +18,8 @@ mod deploy;
 #[cfg(test)]
 mod desktop_policy;
 #[cfg(test)]
+mod down;
+#[cfg(test)]
 mod eras;
 #[cfg(test)]
 mod explain;
@@ -79,5 +81,7 @@ mod support;
 mod tls_down;
 #[cfg(test)]
 mod tls_up;
+#[cfg(test)]
+mod tokens;
 #[cfg(test)]
 mod visible;
