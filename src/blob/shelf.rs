@@ -105,8 +105,9 @@ impl Shelf {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what was cut of one answer, which takes so many bytes beside the names of its origin; what is too old goes, and if there is no room the
-    /// oldest of whoever has most. `None` if it is larger than the bound, or the machine gives no randomness.
+    /// Keeps what was cut of one answer, which takes so many bytes beside the names of its origin; what is too old goes, and
+    /// if there is no room the oldest of whoever has most. `None` if it is larger than the bound, or the machine gives no
+    /// randomness.
     pub(super) fn keep(
         &self,
         principal: &PrincipalId,

@@ -74,8 +74,8 @@ impl Blobs {
         self.uploads.is_some()
     }
 
-    /// Decodes base64 of an answer of `origin` into a file of this principal. `extension` sees the first bytes; it refuses, or says what the name
-    /// ends in. Blocks.
+    /// Decodes base64 of an answer of `origin` into a file of this principal. `extension` sees the first bytes; it refuses,
+    /// or says what the name ends in. Blocks.
     ///
     /// # Errors
     /// [`PutError`]; then there is no file.
@@ -91,8 +91,8 @@ impl Blobs {
         uploads.put(principal, origin, base64, extension, settings)
     }
 
-    /// Keeps parts of one answer of `origin`, of `whole` bytes: in its own memory if they are most of it, else apart; or in files
-    /// without a name. May block. `None`: there is no room for them.
+    /// Keeps parts of one answer of `origin`, of `whole` bytes: in its own memory if they are most of it, else apart; or in
+    /// files without a name. May block. `None`: there is no room for them.
     #[must_use]
     pub fn keep(
         &self,

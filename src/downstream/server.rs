@@ -1,7 +1,7 @@
 //! Requests to answers: the order in which a request is judged.
 //!
-//! Order: Host and Origin, path, preflight, credential, endpoint, the principal's rate, then the verb's own room. Nothing is read of a body
-//! before its sender is known.
+//! Order: Host and Origin, path, preflight, credential, endpoint, the principal's rate, then the verb's own room. Nothing
+//! is read of a body before its sender is known.
 
 use std::sync::Arc;
 use std::time::Duration;
