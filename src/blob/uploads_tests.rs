@@ -148,7 +148,7 @@ fn it_is_told_what_a_file_came_from() {
     let again = uploads.put(&PrincipalId::new("alice"), &second, encoded, |_| Some("bin"), &settings()).unwrap();
     assert_eq!(again, stored);
     let both = [origin("file:///a"), second];
-    assert_eq!(told(&Uploads::new(folder.0.clone(), clock.clone()), &stored.name), both);
+    assert_eq!(told(&Uploads::new(folder.0.clone(), clock), &stored.name), both);
     let place = stored.path.parent().unwrap();
     let note = place.join(format!("{FROM}{}", stored.name));
     assert_eq!(std::fs::metadata(&note).unwrap().permissions().mode() & 0o777, 0o600);

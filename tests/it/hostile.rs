@@ -8,7 +8,10 @@ use portcullis::runtime::Tasks;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use crate::support::{Answer, Client, ERAS, Era, Framing, Hostile, Siege, Step, lives, raw, until, within_deadline};
+use crate::support::{
+    Answer, Client, ERAS, Era, Framing, Gateway, Hostile, Siege, Speaks, Step, Upstream, lives, peak_memory_kib, raw,
+    until, within_deadline,
+};
 
 const ALL: [Framing; 3] = [Framing::Line, Framing::Json, Framing::Sse];
 /// A small cap, so that what is not bounded by it is seen.
@@ -384,23 +387,37 @@ async fn death_at_every_byte_is_one_answer() {
 async fn death_at_every_byte_of_a_line_is_one_answer() {
     for era in ERAS {
         let deaths = crate::support::Deaths::new(era);
-        let servers = deaths.servers();
+        let good = Upstream::start(Speaks::Both, false, &["echo"]).await;
+        let mut servers = deaths.servers();
+        servers.push(("good".to_owned(), good.lines()));
         let names: Vec<(&str, String)> = servers.iter().map(|(name, lines)| (name.as_str(), lines.clone())).collect();
-        let (mut gateway, tasks) = (crate::support::Gateway::start(&names).await, Tasks::new());
+        let (mut gateway, tasks) = (Gateway::start(&names).await, Tasks::new());
         gateway.overhear(&tasks);
         let client = Client::connect(Era::Stateless, gateway.addr, "/mcp", None).await;
+        let good = || client.call_with("good__echo", r#"{"k":1.10}"#);
+        assert_eq!(client.names().await.len(), servers.len(), "every child has started");
+        assert!(good().await.is_result());
+        let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", gateway.pid())).unwrap().count();
+        let (before, last) = (descriptors(), servers.len() - 1);
         let mut results = 0;
-        for (at, (name, _)) in servers.iter().enumerate() {
-            let answer =
-                within_deadline(name, client.call("\"h\"", &format!("{name}__attack"), "", r#""arguments":{}"#)).await;
+        for (at, (name, _)) in servers.iter().take(last).enumerate() {
+            let name = format!("{name}__attack");
+            let calling = client.call("\"h\"", &name, "", r#""arguments":{}"#);
+            let (answer, other) = within_deadline(&name, futures_util::future::join(calling, good())).await;
+            assert_eq!(other.raw("result.echo"), r#"{"k":1.10}"#, "{name}: the good server is hurt");
             assert_eq!(answer.messages.len(), 1, "{name}: {answer:?}");
             assert_eq!(raw(answer.text(), "id").as_deref(), Some("\"h\""));
             results += usize::from(answer.is_result());
-            assert!(!answer.is_result() || at + 2 >= servers.len(), "{name}: {answer:?}");
+            assert!(!answer.is_result() || at + 2 >= last, "{name}: {answer:?}");
         }
         assert!(results > 0, "the whole line is an answer");
+        // Whoever has died is started again: there are never more than there were.
+        until("the descriptors come back", || descriptors() <= before).await;
+        let peak = peak_memory_kib(gateway.pid());
+        assert!(peak < LARGE << 10, "it has held {peak} KiB, {LARGE} MiB is the bound");
         gateway.terminate();
         assert_eq!(gateway.ended().await, Some(0));
+        tasks.cancel();
     }
 }
 

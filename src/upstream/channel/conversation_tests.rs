@@ -83,9 +83,11 @@ proptest! {
         let context = Context::from_waker(Waker::noop());
         let (mut done, mut others) = (0, 0);
         while let Poll::Ready(event) = slot.poll(&context) {
-            match event {
-                Event::Done(_) => done += 1,
-                _ => { prop_assert_eq!(done, 0, "nothing comes after the outcome"); others += 1; }
+            if matches!(event, Event::Done(_)) {
+                done += 1;
+            } else {
+                prop_assert_eq!(done, 0, "nothing comes after the outcome");
+                others += 1;
             }
         }
         prop_assert_eq!(done, 1);

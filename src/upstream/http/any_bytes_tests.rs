@@ -67,9 +67,10 @@ async fn outcomes(link: &Arc<StatelessLink>) -> (Vec<Outcome>, usize) {
         ReplyBody::Done(outcome) => outcomes.push(*outcome),
         ReplyBody::Events(mut events) => {
             while let Some(event) = events.next().await {
-                match event {
-                    Event::Done(outcome) => outcomes.push(outcome),
-                    _ => others += 1,
+                if let Event::Done(outcome) = event {
+                    outcomes.push(outcome);
+                } else {
+                    others += 1;
                 }
             }
         }
