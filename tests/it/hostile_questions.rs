@@ -47,8 +47,9 @@ async fn questions_over_their_bound_are_refused_with_words() {
 /// refused, and the call is answered.
 #[tokio::test]
 async fn floods_of_questions_are_bounded() {
-    // A process of such a client's own goes when it is not used.
-    for (framing, lines) in [(Framing::Line, "idle_stop_secs = 1\n"), (Framing::Sse, "")] {
+    // A process or a session of such a client's own goes when it is not used.
+    let own = "idle_stop_secs = 1\n";
+    for (framing, lines) in [(Framing::Line, own), (Framing::Sse, ""), (Framing::Events, own)] {
         let siege = Siege::begin(&[framing], lines).await;
         flood(&siege).await;
         siege.end(180).await;

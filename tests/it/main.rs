@@ -84,4 +84,6 @@ mod tls_up;
 #[cfg(test)]
 mod tokens;
 #[cfg(test)]
+mod two_urls;
+#[cfg(test)]
 mod visible;
