@@ -6,14 +6,15 @@
 
 use bytes::Bytes;
 use http::Response;
+use http_body_util::Full;
 
 use crate::exchange::Handler;
 use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
-use crate::wire::mcp::RequestMeta;
 
 use super::accept;
 use super::body::{self, Body};
 use super::post::Visit;
+use super::router::Transport;
 use super::server::Door;
 
 /// The largest body that is read of a principal over its rate: a person's answer, or a model's with a picture.
@@ -21,30 +22,34 @@ const BODY_MAX: usize = 1 << 20;
 
 impl<H: Handler> Door<H> {
     /// Takes the message of a POST that is over the rate, if it ends something; `None`: it is refused.
-    pub(super) async fn over_rate<B>(&self, visit: &mut Visit<H::Caller>, body: B) -> Option<Response<Body>>
+    pub(super) async fn over_rate<B>(
+        &self,
+        transport: Transport,
+        visit: &mut Visit<H::Caller>,
+        query: Option<&str>,
+        body: B,
+    ) -> Option<Response<Body>>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let session = self.session(visit).ok()?;
-        if !accept::is_json(&visit.headers) || self.handler.admit_end(&visit.caller).is_err() {
+        let known = match transport {
+            Transport::HttpSse => self.knows_stream(visit, query),
+            Transport::Streamable => self.session(visit).is_ok(),
+        };
+        if !known || !accept::is_json(&visit.headers) || self.handler.admit_end(&visit.caller).is_err() {
             return None;
         }
         let body = body::read(body, self.settings.body_bytes_max.min(BODY_MAX)).await.ok()?;
-        let message = match decode(&body, &Limits::DOWNSTREAM).ok()? {
-            Decoded::One(message) => message,
-            Decoded::Batch(batch) => {
-                let all: Option<Vec<Message>> = batch.into_iter().map(Result::ok).collect();
-                let all = all.filter(|all| all.iter().all(ends))?;
-                // As the batch of a session that may send one.
-                return Some(self.batch(visit, all.into_iter().map(Ok).collect()).await);
-            }
+        let all_end = match decode(&body, &Limits::DOWNSTREAM).ok()? {
+            Decoded::One(message) => ends(&message),
+            Decoded::Batch(batch) => batch.iter().all(|message| message.as_ref().is_ok_and(ends)),
         };
-        if !ends(&message) {
-            return None;
+        let body = Full::new(body);
+        match transport {
+            _ if !all_end => None,
+            Transport::HttpSse => Some(self.post_to_stream(visit, query, body).await),
+            Transport::Streamable => Some(self.post(visit, body).await),
         }
-        drop(session);
-        visit.method = if matches!(message, Message::Response(_)) { "response" } else { "notification" };
-        Some(self.legacy(visit, message, RequestMeta::read(None).ok()?).await)
     }
 }
 

@@ -4,6 +4,8 @@
 //! loopback.
 
 #[cfg(test)]
+mod asking_tools;
+#[cfg(test)]
 mod attachments;
 #[cfg(test)]
 mod caps;
@@ -35,6 +37,8 @@ mod hostile;
 mod hostile_bodies;
 #[cfg(test)]
 mod hostile_questions;
+#[cfg(test)]
+mod http_sse;
 #[cfg(test)]
 mod ids;
 #[cfg(test)]
@@ -87,3 +91,5 @@ mod tokens;
 mod two_urls;
 #[cfg(test)]
 mod visible;
+#[cfg(test)]
+mod visits;
