@@ -211,7 +211,7 @@ fn a_small_rest_does_not_hold_the_answer() {
     let answer = response(&result(&[text(&"x".repeat(500))]));
     let bytes = answer.raw.len();
     drop(work.apply(answer));
-    assert_eq!(work.blobs.held(), (bytes, 1));
+    assert_eq!(work.blobs.held(), (bytes + names, 1));
 }
 
 /// [LIM-7]: prompts and resources: the URI stands in the text, and every message has content.
