@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
@@ -22,6 +22,8 @@ pub(super) struct Census {
 #[derive(Debug)]
 pub(super) struct Places {
     taken: AtomicUsize,
+    /// How many of them are of processes that are ending.
+    leaving: AtomicUsize,
     max: usize,
     census: Arc<Census>,
     /// Wakes who waits for a place, or for a connection that holds one.
@@ -33,6 +35,7 @@ pub(super) struct Places {
 pub(super) struct Place {
     places: Arc<Places>,
     principal: Mutex<Option<PrincipalId>>,
+    leaving: AtomicBool,
 }
 
 /// Why there is no place.
@@ -97,7 +100,7 @@ impl Census {
 
 impl Places {
     pub(super) fn new(max: usize, census: Arc<Census>) -> Arc<Self> {
-        Arc::new(Self { taken: AtomicUsize::new(0), max, census, freed: Notify::new() })
+        Arc::new(Self { taken: AtomicUsize::new(0), leaving: AtomicUsize::new(0), max, census, freed: Notify::new() })
     }
 
     /// Takes a place, on a principal's account or on nobody's.
@@ -107,11 +110,16 @@ impl Places {
             return Err(Full::Server(self.max));
         }
         // From here on its drop gives back what it holds.
-        let place = Place { places: Arc::clone(self), principal: Mutex::new(None) };
+        let place = Place { places: Arc::clone(self), principal: Mutex::new(None), leaving: AtomicBool::new(false) };
         if let Some(principal) = principal {
             place.assign(principal)?;
         }
         Ok(Arc::new(place))
+    }
+
+    /// Says whether one that is taken is about to be free.
+    pub(super) fn one_leaves(&self) -> bool {
+        self.leaving.load(Ordering::Acquire) > 0
     }
 
     /// Says how many are taken.
@@ -124,6 +132,13 @@ impl Places {
 // === impl Place ===
 
 impl Place {
+    /// Takes note that the process is ending.
+    pub(super) fn leave(&self) {
+        if !self.leaving.swap(true, Ordering::AcqRel) {
+            self.places.leaving.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
     /// Puts a process that was nobody's on a principal's account.
     pub(super) fn assign(&self, principal: &PrincipalId) -> Result<(), Full> {
         self.places.census.enter(principal)?;
@@ -145,6 +160,10 @@ impl Drop for Place {
             self.places.census.leave(&principal);
         }
         self.places.taken.fetch_sub(1, Ordering::AcqRel);
+        // After it is free: who finds neither this nor a free one is right to give up.
+        if *self.leaving.get_mut() {
+            self.places.leaving.fetch_sub(1, Ordering::AcqRel);
+        }
         self.places.freed.notify_waiters();
     }
 }

@@ -15,8 +15,9 @@ use crate::wire::mcp::{Era, Features};
 
 use super::Isolation;
 use super::link::{Changes, Link, StartError, Started, Want};
+use super::member::{Held, Member};
 use super::place::Place;
-use super::pool::{Found, Held, Holder, Key, Member, Outcome};
+use super::pool::{Found, Holder, Key, Outcome};
 use super::server::{Phase, Server};
 
 /// A connection that has lived so long counts as good.
@@ -145,8 +146,7 @@ impl Server {
         started: Started,
         owner_ended: Option<CancellationToken>,
     ) -> Result<(), StartError> {
-        let alone = self.is_alone(key);
-        let member = Member::new(Arc::clone(&started.link), alone, self.clock.now(), &self.pool.places);
+        let member = self.member(key, &started.link);
         let mut stock = self.pool.stock();
         if !stock.start_over(key) || self.stopping.is_cancelled() {
             drop(stock);
@@ -236,6 +236,11 @@ impl Server {
         Ok(ForList { started, berth: Berth::Free(place) })
     }
 
+    /// Gives the place back of a connection of the list that has ended before anybody took it for its own.
+    pub(super) fn clear_berth(&self) {
+        drop(self.pool.stock().unowned.take_if(|(link, _)| link.closed().is_cancelled()));
+    }
+
     /// Waits for a place. Callers come first: while they have them all, the list stays as it was.
     async fn place_for_list(&self) -> Arc<Place> {
         loop {
@@ -258,7 +263,7 @@ impl Server {
         let stateless_http = self.is_http() && link.era() == Era::Stateless;
         if stateless_http || isolation == Isolation::Shared {
             let key = Key { holder: Holder::Shared, era: link.era(), features: Features::NONE };
-            let member = Member::new(Arc::clone(link), false, self.clock.now(), &self.pool.places);
+            let member = self.member(&key, link);
             self.pool.stock().add(&key, Arc::clone(&member));
             self.attend(key, member, None);
         } else if let (Some(place), true, Isolation::Principal) = (place, self.is_sole(), isolation) {

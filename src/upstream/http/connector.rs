@@ -13,7 +13,7 @@ use crate::runtime::Tasks;
 use super::redirect::Redirects;
 use super::target::Target;
 use crate::upstream::link::{BoxFuture, Connector, StartError, Started, Want};
-use crate::upstream::settings::{ServerSettings, Transport};
+use crate::upstream::settings::{Isolation, ServerSettings, Transport};
 
 /// Makes the connector of one HTTP server; what cannot be sent shows when it is opened.
 pub(in crate::upstream) fn connector(settings: Arc<ServerSettings>, tasks: Tasks) -> Arc<dyn Connector> {
@@ -83,7 +83,8 @@ impl Connector for HttpServer {
             let opening = super::probe::open(
                 Arc::clone(&self.target),
                 self.tasks.clone(),
-                (settings.era, want.era, want.features),
+                (settings.era, want.era),
+                (want.features, settings.isolation() == Isolation::Shared),
                 settings.probe_timeout,
             );
             tokio::time::timeout(settings.start_timeout, opening).await.unwrap_or_else(|_| {

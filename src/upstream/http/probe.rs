@@ -38,11 +38,13 @@ enum Finding {
     Stateless(Capabilities),
 }
 
-/// Opens a link in the era that is wanted.
+/// Opens a link in the era that is wanted; `may_ask` says what a legacy server may ask there, and whether the session is
+/// shared by several principals.
 pub(super) async fn open(
     target: Arc<Target>,
     tasks: Tasks,
-    (choice, want, features): (EraChoice, Option<Era>, Features),
+    (choice, want): (EraChoice, Option<Era>),
+    may_ask: (Features, bool),
     probe_timeout: Duration,
 ) -> Result<Started, StartError> {
     match (choice, want) {
@@ -53,7 +55,7 @@ pub(super) async fn open(
             Err(StartError::Era(Era::Legacy, "configured as stateless".to_owned()))
         }
         (EraChoice::Legacy | EraChoice::Auto, Some(Era::Legacy)) | (EraChoice::Legacy, None) => {
-            legacy(target, tasks, features).await
+            legacy(target, tasks, may_ask).await
         }
         (EraChoice::Stateless, None | Some(Era::Stateless)) => {
             let can = match discover(&target, probe_timeout).await? {
@@ -71,7 +73,7 @@ pub(super) async fn open(
         },
         (EraChoice::Auto, None) => match discover(&target, probe_timeout).await? {
             Finding::Stateless(can) => Ok(stateless(target, tasks, can)),
-            Finding::TryInitialize(probed) => legacy(target, tasks, features).await.map_err(|err| match err {
+            Finding::TryInitialize(probed) => legacy(target, tasks, may_ask).await.map_err(|err| match err {
                 StartError::Era(_, why) => {
                     StartError::Failed(format!("speaks no era: server/discover: {probed}; initialize: {why}"))
                 }
@@ -86,10 +88,14 @@ fn stateless(target: Arc<Target>, tasks: Tasks, can: Capabilities) -> Started {
     Started { link, can }
 }
 
-async fn legacy(target: Arc<Target>, tasks: Tasks, features: Features) -> Result<Started, StartError> {
+async fn legacy(
+    target: Arc<Target>,
+    tasks: Tasks,
+    (features, shared): (Features, bool),
+) -> Result<Started, StartError> {
     let (session, can) = initialize(&target, &tasks, (1, 1), features).await?;
-    let link = Arc::new(SessionLink::new(target, tasks, session, features));
-    if features.may_be_asked() {
+    let link = Arc::new(SessionLink::new(target, tasks, session, (features, shared)));
+    if features.may_be_asked() && !shared {
         link.listen_beside().await;
     }
     Ok(Started { link, can })

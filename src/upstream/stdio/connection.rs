@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes};
@@ -17,11 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Answer, Asked, Event, Outcome, Question, Reject, RejectKind, Reply, Responder};
 use crate::net::{Ends, Frame, LineReader};
-use crate::upstream::ServerSettings;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{Changes, Outgoing};
 use crate::upstream::loudness::Loudness;
+use crate::upstream::place::Place;
 use crate::upstream::question::{self, Verdict};
+use crate::upstream::{Isolation, ServerSettings};
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, RequestId, decode, one_line, trimmed,
 };
@@ -84,6 +85,8 @@ pub(super) struct Connection {
     pub(super) read_end: CancellationToken,
     /// The child is dead.
     pub(super) dead: CancellationToken,
+    /// The right to the child's process, while it lives.
+    place: OnceLock<Weak<Place>>,
     /// No new request is taken.
     pub(super) closed: CancellationToken,
     era: OnceLock<Era>,
@@ -116,10 +119,10 @@ impl Connection {
     ) -> (Arc<Self>, mpsc::Receiver<Line>) {
         let (lines, queue) = mpsc::channel(LINES_MAX);
         let connection = Self {
+            table: Table::new(settings.isolation() == Isolation::Shared),
             settings,
             output,
             counts: Counts::default(),
-            table: Table::default(),
             features,
             questions: Mutex::default(),
             changes: watch::Sender::new(Changes::default()),
@@ -129,6 +132,7 @@ impl Connection {
             kill: CancellationToken::new(),
             read_end: CancellationToken::new(),
             dead: CancellationToken::new(),
+            place: OnceLock::new(),
             closed: CancellationToken::new(),
             era: OnceLock::new(),
             initializing: AtomicBool::new(false),
@@ -154,6 +158,22 @@ impl Connection {
     /// Settles the era; the first word counts.
     pub(super) fn settle(&self, era: Era) {
         self.era.get_or_init(|| era);
+    }
+
+    /// Takes note of the child's place.
+    pub(super) fn holds(&self, place: &Arc<Place>) {
+        self.place.get_or_init(|| Arc::downgrade(place));
+        if self.closed.is_cancelled() {
+            place.leave();
+        }
+    }
+
+    /// Takes no more requests; the child's place will be free.
+    fn close(&self) {
+        self.closed.cancel();
+        if let Some(place) = self.place.get().and_then(Weak::upgrade) {
+            place.leave();
+        }
     }
 
     /// Notes that `initialize` is about to be sent.
@@ -235,7 +255,7 @@ impl Connection {
     /// Begins the orderly end: what runs may finish, nothing new is taken.
     pub(super) fn stop(&self) {
         self.table.shut(&self.reject(RejectKind::Upstream, "is being stopped"));
-        self.closed.cancel();
+        self.close();
         self.stop.cancel();
     }
 
@@ -353,7 +373,7 @@ impl Connection {
                 Ok(Frame::Endless(ends)) => {
                     self.reason.get_or_init(|| "sent a line over 4 × max_response_bytes without an end".to_owned());
                     // Before its caller hears of it: nobody else may choose a child that is about to be killed.
-                    self.closed.cancel();
+                    self.close();
                     self.too_long(&ends);
                     self.kill.cancel();
                     break;
