@@ -5,6 +5,7 @@
 
 mod again;
 mod breaker;
+mod channel;
 #[cfg(test)]
 pub(crate) mod fake;
 mod heard;

@@ -72,4 +72,6 @@ mod tls_down;
 #[cfg(test)]
 mod tls_up;
 #[cfg(test)]
+mod unread;
+#[cfg(test)]
 mod visible;

@@ -8,12 +8,12 @@ mod child;
 mod connection;
 mod connector;
 mod env;
-mod framing;
 mod handshake;
 mod login;
 mod output;
-mod pending;
 
+#[cfg(test)]
+use super::channel::framing;
 pub(super) use connector::StdioConnector;
 pub(super) use login::BaseEnv;
 pub use login::has_system_path;

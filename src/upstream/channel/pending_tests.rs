@@ -26,7 +26,7 @@ fn call() -> Outgoing {
 }
 
 /// A call whose client can be asked so much.
-pub(in crate::upstream::stdio) fn call_of(features: Features) -> Outgoing {
+pub(in crate::upstream) fn call_of(features: Features) -> Outgoing {
     owned(features, OwnerKey::Principal(PrincipalId::new("p")))
 }
 

@@ -25,7 +25,7 @@ const STRAGGLERS_MAX: usize = 64;
 
 /// The requests of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(in crate::upstream) struct Table {
     /// Several principals have it: what comes beside their calls is nobody's.
     shared: bool,
     inner: Mutex<Inner>,
@@ -45,7 +45,7 @@ struct Inner {
 
 /// One request.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(in crate::upstream) struct Slot {
     outgoing: Outgoing,
     state: Mutex<State>,
 }
@@ -64,7 +64,7 @@ struct State {
 
 /// What is to be done for a request whose caller has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Abandoned {
+pub(in crate::upstream) enum Abandoned {
     /// The server works on it and should be told.
     Cancel,
     /// It has ended, or was never sent.
@@ -75,7 +75,7 @@ pub(super) enum Abandoned {
 
 impl Table {
     /// Makes the table of a connection that belongs to one holder, or is `shared` by all who are granted the server.
-    pub(super) fn new(shared: bool) -> Self {
+    pub(in crate::upstream) fn new(shared: bool) -> Self {
         Self { shared, inner: Mutex::default() }
     }
 
@@ -84,7 +84,7 @@ impl Table {
     }
 
     /// Enters a request under the next id.
-    pub(super) fn enter(&self, outgoing: Outgoing) -> Result<(u64, Arc<Slot>), Reject> {
+    pub(in crate::upstream) fn enter(&self, outgoing: Outgoing) -> Result<(u64, Arc<Slot>), Reject> {
         let mut inner = self.inner();
         if let Some(reject) = &inner.shut {
             return Err(reject.clone().safe_to_retry());
@@ -97,12 +97,12 @@ impl Table {
     }
 
     /// Notes that a request is about to be written; `false` if nobody waits for it any more.
-    pub(super) fn begin(&self, id: u64) -> bool {
+    pub(in crate::upstream) fn begin(&self, id: u64) -> bool {
         self.inner().slots.get(&id).map(|slot| slot.state().written = true).is_some()
     }
 
     /// Ends a request; `false` if there is none of this id.
-    pub(super) fn finish(&self, id: u64, outcome: Outcome) -> bool {
+    pub(in crate::upstream) fn finish(&self, id: u64, outcome: Outcome) -> bool {
         let mut inner = self.inner();
         let slot = inner.slots.remove(&id);
         if slot.is_none() {
@@ -113,7 +113,7 @@ impl Table {
     }
 
     /// Hands a progress notification to its request; `false` if it is dropped [R109].
-    pub(super) fn progress(&self, id: u64, notification: &Notification) -> bool {
+    pub(in crate::upstream) fn progress(&self, id: u64, notification: &Notification) -> bool {
         let slot = self.inner().slots.get(&id).map(Arc::clone);
         slot.is_some_and(|slot| slot.progress(notification))
     }
@@ -121,7 +121,7 @@ impl Table {
     /// Hands a log message to the call that it is of; `false` if it is dropped. A pipe does not say which call that is: it is
     /// known where there is one alone, and where all are of one client session, whose message it is then in any case
     /// [R111, protocol §5.3]; where several principals share the pipe it is never known [TRN-10].
-    pub(super) fn log(&self, message: &Bytes) -> bool {
+    pub(in crate::upstream) fn log(&self, message: &Bytes) -> bool {
         if self.shared {
             return false;
         }
@@ -150,7 +150,7 @@ impl Table {
     }
 
     /// Takes out a request whose caller has gone.
-    pub(super) fn abandon(&self, id: u64) -> Abandoned {
+    pub(in crate::upstream) fn abandon(&self, id: u64) -> Abandoned {
         let mut inner = self.inner();
         let Some(slot) = inner.slots.remove(&id) else { return Abandoned::Nothing };
         // A handshake request is never cancelled [protocol §3]; the late answer finds no entry.
@@ -165,7 +165,7 @@ impl Table {
     /// Returns the one call that a question can belong to: the only client's call that waits, while the server does not
     /// still work on one that another owner has given up. On a connection that several principals share there is none: the
     /// question could be late, or of work that a call has left behind [R100, TRN-10].
-    pub(super) fn only_call(&self) -> Option<Arc<Slot>> {
+    pub(in crate::upstream) fn only_call(&self) -> Option<Arc<Slot>> {
         if self.shared {
             return None;
         }
@@ -177,22 +177,22 @@ impl Table {
     }
 
     /// Says whose calls were given up that the server has not answered.
-    pub(super) fn left_behind(&self, owner: &OwnerKey) -> Left {
+    pub(in crate::upstream) fn left_behind(&self, owner: &OwnerKey) -> Left {
         self.inner().left_behind(owner)
     }
 
     /// Takes no more requests.
-    pub(super) fn shut(&self, why: &Reject) {
+    pub(in crate::upstream) fn shut(&self, why: &Reject) {
         self.inner().shut.get_or_insert_with(|| why.clone());
     }
 
     /// Fails every request that waits.
-    pub(super) fn fail_all(&self, why: &Reject) {
+    pub(in crate::upstream) fn fail_all(&self, why: &Reject) {
         self.fail(why, |_| true);
     }
 
     /// Fails every request that was not yet written.
-    pub(super) fn fail_unwritten(&self, why: &Reject) {
+    pub(in crate::upstream) fn fail_unwritten(&self, why: &Reject) {
         self.fail(why, |written| !written);
     }
 
@@ -213,7 +213,7 @@ impl Table {
 
     /// Counts the requests that wait.
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::upstream) fn len(&self) -> usize {
         self.inner().slots.len()
     }
 }
@@ -269,7 +269,7 @@ impl Slot {
     }
 
     /// Returns what the client of this call can be asked; `None` if it is no client's call.
-    pub(super) fn features(&self) -> Option<Features> {
+    pub(in crate::upstream) fn features(&self) -> Option<Features> {
         match &self.outgoing {
             Outgoing::Call(call) => Some(call.client.features),
             Outgoing::Own { .. } => None,
@@ -285,7 +285,7 @@ impl Slot {
     }
 
     /// Hands a question to this call.
-    pub(super) fn ask(&self, question: Question) {
+    pub(in crate::upstream) fn ask(&self, question: Question) {
         let mut state = self.state();
         // What was taken back while nobody looked is no question any more.
         state.questions.retain(|question| !question.responder.asked().is_over());
@@ -298,7 +298,7 @@ impl Slot {
     }
 
     /// Returns what has arrived, notifications first and the outcome last.
-    pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Event> {
+    pub(in crate::upstream) fn poll(&self, context: &Context<'_>) -> Poll<Event> {
         let mut state = self.state();
         if let Some(note) = state.notes.pop_front() {
             return Poll::Ready(note);
@@ -339,4 +339,4 @@ fn size(note: &Event) -> usize {
 
 #[cfg(test)]
 #[path = "pending_tests.rs"]
-pub(super) mod tests;
+pub(in crate::upstream) mod tests;

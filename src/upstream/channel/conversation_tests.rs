@@ -1,16 +1,14 @@
-//! What a hostile server says on its pipe, without a process.
+//! What a hostile server says on its channel.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
-use super::Connection;
-use crate::clock::Clock;
+use super::Conversation;
 use crate::exchange::Event;
 use crate::id::UpstreamName;
-use crate::upstream::stdio::output::Output;
-use crate::upstream::stdio::pending::tests::call_of;
+use crate::upstream::channel::pending::tests::call_of;
 use crate::upstream::{ServerSettings, Transport};
 use crate::wire::mcp::{Era, Feature, Features};
 
@@ -25,14 +23,13 @@ fn a_question_is_asked_once_under_one_id() {
         cwd: None,
     };
     let settings = Arc::new(ServerSettings::new(UpstreamName::new("one").unwrap(), transport));
-    let output = Arc::new(Output::new(&settings, Clock::manual()));
     let features = Features::NONE.with(Feature::Roots);
-    let (connection, _queue) = Connection::new(settings, output, features);
-    connection.settle(Era::Legacy);
-    let (_, slot) = connection.table.enter(call_of(features)).unwrap();
+    let conversation = Arc::new(Conversation::new(settings, features));
+    conversation.settle(Era::Legacy);
+    let (_, slot) = conversation.table.enter(call_of(features)).unwrap();
     let line = Bytes::from_static(br#"{"jsonrpc":"2.0","id":"again","method":"roots/list"}"#);
     for _ in 0..1_000 {
-        connection.receive(&line);
+        assert!(conversation.receive(&line));
     }
     let context = Context::from_waker(Waker::noop());
     let mut asked = Vec::new();
@@ -42,6 +39,6 @@ fn a_question_is_asked_once_under_one_id() {
     assert_eq!(asked.len(), 1);
     // Once it is answered, the id is free again.
     drop(asked);
-    connection.receive(&line);
+    assert!(conversation.receive(&line));
     assert!(matches!(slot.poll(&context), Poll::Ready(Event::Ask(_))));
 }

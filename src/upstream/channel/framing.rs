@@ -7,7 +7,7 @@ use crate::wire::jsonrpc::{HeadMembers, id_at, id_in_tail};
 
 /// Whose line it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(in crate::upstream) enum Whose {
     /// A request or notification of the server.
     Server,
     /// The answer to this request.
@@ -17,7 +17,7 @@ pub(super) enum Whose {
 }
 
 /// Says whose line this is, as far as its ends tell.
-pub(super) fn whose(ends: &Ends) -> Whose {
+pub(in crate::upstream) fn whose(ends: &Ends) -> Whose {
     match in_head(&ends.head) {
         Whose::Unknown => id_in_tail(&ends.tail).and_then(|id| id.as_u64()).map_or(Whose::Unknown, Whose::Ours),
         known @ (Whose::Ours(_) | Whose::Server) => known,
@@ -25,7 +25,7 @@ pub(super) fn whose(ends: &Ends) -> Whose {
 }
 
 /// Looks for `"id":N` or `"method":` among the outermost members at the begin of a message.
-pub(super) fn in_head(head: &[u8]) -> Whose {
+pub(in crate::upstream) fn in_head(head: &[u8]) -> Whose {
     for (key, value) in HeadMembers::of(head) {
         match key {
             b"method" => return Whose::Server,

@@ -1,0 +1,339 @@
+//! What is said on one channel, sorted: answers to their requests, questions to the one call they can be of, the rest heard.
+//!
+//! Not for: reading and writing, or how a channel begins and ends. Invariants: nothing is answered that is no request of a
+//! legacy server [R68]; memory is bounded by the caps.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::exchange::{Answer, Asked, Outcome, Question, Reject, RejectKind, Responder};
+use crate::net::Ends;
+use crate::upstream::heard::Heard;
+use crate::upstream::link::{Changes, Outgoing};
+use crate::upstream::loudness::Loudness;
+use crate::upstream::question::{self, Verdict};
+use crate::upstream::{Isolation, ServerSettings};
+use crate::wire::jsonrpc::{
+    DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, RequestId, decode, one_line,
+};
+use crate::wire::mcp::{Era, Features, InputKind};
+
+use super::framing::{Whose, in_head, whose};
+use super::pending::Table;
+use super::waiting::Waiting;
+
+/// How many cancellations and answers wait to be written; when full, the next is dropped and counted.
+const CONTROL_MAX: usize = 1024;
+/// How many questions of the server may be out at clients.
+const QUESTIONS_MAX: usize = 64;
+
+/// What was dropped.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct Counts {
+    /// What is no JSON-RPC message.
+    pub(in crate::upstream) noise: AtomicU64,
+    /// Answers to nothing that waits: late, or made up.
+    pub(in crate::upstream) answers: AtomicU64,
+    /// Progress for nobody, or out of order.
+    pub(in crate::upstream) progress: AtomicU64,
+    /// Requests of a stateless server, which may send none.
+    pub(in crate::upstream) violations: AtomicU64,
+    /// Other notifications, and answers of ours that found no room.
+    pub(in crate::upstream) others: AtomicU64,
+}
+
+/// The state of one channel, shared by who reads, who writes and who calls.
+#[derive(Debug)]
+pub(in crate::upstream) struct Conversation {
+    pub(in crate::upstream) settings: Arc<ServerSettings>,
+    pub(in crate::upstream) counts: Counts,
+    pub(in crate::upstream) table: Table,
+    /// What was declared at the handshake: what the client can be asked.
+    features: Features,
+    /// Questions that are out.
+    questions: Mutex<HashMap<RequestId, Asked>>,
+    pub(in crate::upstream) changes: watch::Sender<Changes>,
+    pub(in crate::upstream) loudness: Loudness,
+    pub(in crate::upstream) heard: Arc<Heard>,
+    /// No new request is taken.
+    pub(in crate::upstream) closed: CancellationToken,
+    era: OnceLock<Era>,
+    /// `initialize` has been sent: the server may ping from here on.
+    initializing: AtomicBool,
+    control: Mutex<VecDeque<Bytes>>,
+    control_ready: Notify,
+    ending: OnceLock<String>,
+}
+
+// === impl Conversation ===
+
+impl Conversation {
+    pub(in crate::upstream) fn new(settings: Arc<ServerSettings>, features: Features) -> Self {
+        Self {
+            table: Table::new(settings.isolation() == Isolation::Shared),
+            settings,
+            counts: Counts::default(),
+            features,
+            questions: Mutex::default(),
+            changes: watch::Sender::new(Changes::default()),
+            loudness: Loudness::default(),
+            heard: Arc::default(),
+            closed: CancellationToken::new(),
+            era: OnceLock::new(),
+            initializing: AtomicBool::new(false),
+            control: Mutex::default(),
+            control_ready: Notify::new(),
+            ending: OnceLock::new(),
+        }
+    }
+
+    /// Returns the era, once it is settled.
+    pub(in crate::upstream) fn era(&self) -> Option<Era> {
+        self.era.get().copied()
+    }
+
+    /// Returns what is declared at the handshake.
+    pub(in crate::upstream) const fn features(&self) -> Features {
+        self.features
+    }
+
+    /// Settles the era; the first word counts.
+    pub(in crate::upstream) fn settle(&self, era: Era) {
+        self.era.get_or_init(|| era);
+    }
+
+    /// Notes that `initialize` is about to be sent.
+    pub(in crate::upstream) fn initializing(&self) {
+        self.initializing.store(true, Ordering::Release);
+    }
+
+    fn may_ask(&self) -> bool {
+        self.era().map_or_else(|| self.initializing.load(Ordering::Acquire), |era| era == Era::Legacy)
+    }
+
+    /// Enters a request; it is yet to be sent.
+    pub(in crate::upstream) fn enter(self: &Arc<Self>, outgoing: Outgoing) -> Result<Waiting, Reject> {
+        let (id, slot) = self.table.enter(outgoing)?;
+        Ok(Waiting::new(Arc::clone(self), id, slot))
+    }
+
+    pub(super) fn with_era(&self, outcome: Outcome, era: Era) -> Outcome {
+        let era = self.era().unwrap_or(era);
+        outcome.map(|answer| match answer {
+            Answer::Upstream { response, .. } => Answer::Upstream { response, era },
+            other @ (Answer::Discovery(_)
+            | Answer::Ended
+            | Answer::InputRequired(_)
+            | Answer::Page(_)
+            | Answer::Unseen(_)) => other,
+        })
+    }
+
+    /// Makes a refusal that names the server.
+    pub(in crate::upstream) fn reject(&self, kind: RejectKind, what: &str) -> Reject {
+        let public = format!("server '{}' {what}", self.settings.name);
+        let detail = self.last_words().unwrap_or_else(|| public.clone());
+        let public = if self.settings.show_stderr { detail.clone() } else { public };
+        Reject::upstream(kind, public, detail)
+    }
+
+    /// Says how the channel ended.
+    pub(in crate::upstream) fn last_words(&self) -> Option<String> {
+        self.ending.get().cloned()
+    }
+
+    /// Takes note of how the channel has ended; `false` if that is known already.
+    pub(in crate::upstream) fn ended(&self, words: String) -> bool {
+        self.ending.set(words).is_ok()
+    }
+
+    // --- what is written beside requests ---
+
+    pub(super) fn send_control(&self, text: Bytes) {
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        if control.len() >= CONTROL_MAX {
+            count(&self.counts.others);
+            return;
+        }
+        control.push_back(text);
+        drop(control);
+        self.control_ready.notify_one();
+    }
+
+    /// Waits until there may be a cancellation or an answer to write. For one listener.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(in crate::upstream) async fn control_ready(&self) {
+        self.control_ready.notified().await;
+    }
+
+    /// Takes the next cancellation or answer to write.
+    pub(in crate::upstream) fn next_control(&self) -> Option<Bytes> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    // --- what is read ---
+
+    /// What is over the cap fails the request it answers, or all of them if that cannot be seen [LIM-1].
+    pub(in crate::upstream) fn too_long(&self, ends: &Ends) {
+        let cap = self.settings.max_response_bytes;
+        let reject = self.reject(RejectKind::Limit, &format!("sent a response over max_response_bytes ({cap} bytes)"));
+        tracing::warn!(server = %self.settings.name, cap, "a message over max_response_bytes was dropped");
+        match whose(ends) {
+            Whose::Ours(id) => self.answer(id, Err(reject)),
+            Whose::Server => count(&self.counts.others),
+            Whose::Unknown => self.table.fail_all(&reject),
+        }
+    }
+
+    /// Takes a message, or a batch of them; `false` if some of it is none.
+    pub(in crate::upstream) fn receive(self: &Arc<Self>, text: &Bytes) -> bool {
+        match decode(text, &Limits::UPSTREAM) {
+            Ok(Decoded::One(message)) => {
+                self.dispatch(message);
+                true
+            }
+            Ok(Decoded::Batch(messages)) => {
+                let mut whole = true;
+                for message in messages {
+                    match message {
+                        Ok(message) => self.dispatch(message),
+                        Err(err) => {
+                            self.refuse(text, &err);
+                            whole = false;
+                        }
+                    }
+                }
+                whole
+            }
+            Err(err) => {
+                self.refuse(text, &err);
+                false
+            }
+        }
+    }
+
+    /// Drops what is no message; a call that it seems to answer is not left to wait for its timeout.
+    fn refuse(&self, text: &[u8], err: &DecodeError) {
+        count(&self.counts.noise);
+        let id = match &err.kind {
+            DecodeErrorKind::NotMessage(_) => err.id.as_ref().and_then(|id| id.as_u64()),
+            DecodeErrorKind::Depth(_) => match in_head(text) {
+                Whose::Ours(id) => Some(id),
+                Whose::Server | Whose::Unknown => None,
+            },
+            DecodeErrorKind::BatchSize(_) | DecodeErrorKind::NotJson(_) => None,
+        };
+        if let Some(id) = id {
+            let reject = self.reject(RejectKind::Upstream, "sent an answer that cannot be read");
+            self.table.finish(id, Err(reject.with_detail(err.kind.to_string())));
+        }
+    }
+
+    fn dispatch(self: &Arc<Self>, message: Message) {
+        match message {
+            Message::Notification(notification) => self.hear(&notification),
+            Message::Request(request) => self.asked(&request),
+            Message::Response(response) => match response.id.as_ref().and_then(|id| id.as_u64()) {
+                Some(id) => {
+                    let era = self.era().unwrap_or(Era::Legacy);
+                    self.answer(id, Ok(Answer::Upstream { response: Box::new(response), era }));
+                }
+                None => count(&self.counts.answers),
+            },
+        }
+    }
+
+    fn answer(&self, id: u64, outcome: Outcome) {
+        if !self.table.finish(id, outcome) {
+            count(&self.counts.answers);
+        }
+    }
+
+    fn hear(&self, notification: &Notification) {
+        match &*notification.method {
+            "notifications/progress" => {
+                let known = token(notification).is_some_and(|id| self.table.progress(id, notification));
+                if !known {
+                    count(&self.counts.progress);
+                }
+            }
+            "notifications/message" => {
+                if !self.table.log(&notification.raw) {
+                    count(&self.counts.others);
+                }
+            }
+            "notifications/cancelled" => {
+                if let Some(id) = question::taken_back(notification)
+                    && let Some(asked) = self.open_questions().remove(&id)
+                {
+                    asked.withdraw();
+                }
+            }
+            other => {
+                if !Changes::hear(&self.changes, other) && !self.heard.hear(notification) {
+                    count(&self.counts.others);
+                }
+            }
+        }
+    }
+
+    fn asked(self: &Arc<Self>, request: &Request) {
+        if !self.may_ask() {
+            count(&self.counts.violations);
+            tracing::debug!(server = %self.settings.name, "a request of a server that may send none");
+            return;
+        }
+        // The pool gives a channel that may ask to one call at a time, so the one in flight is the one that asks.
+        let call = self.table.only_call().filter(|_| self.features.may_be_asked());
+        let features = call.as_ref().and_then(|slot| slot.features()).map(|theirs| theirs.and(self.features));
+        let answer = match (question::hear(request, features), call) {
+            (Verdict::Answer(response), _) => response,
+            (Verdict::Ask(kind, params), Some(slot)) => match self.question(&request.id, kind, params) {
+                Some(question) => return slot.ask(question),
+                None => question::too_many(request),
+            },
+            // Without a call there are no features, and nothing is asked.
+            (Verdict::Ask(..), None) => return,
+        };
+        self.send_control(answer.raw);
+    }
+
+    fn question(self: &Arc<Self>, id: &RequestId, kind: InputKind, params: Bytes) -> Option<Question> {
+        let mut open = self.open_questions();
+        // A second question of one id would take the place of the first, and nobody would count it.
+        if open.len() >= QUESTIONS_MAX || open.contains_key(id) {
+            return None;
+        }
+        let (conversation, asked) = (Arc::clone(self), id.clone());
+        let responder = Responder::new(move |settled| {
+            conversation.open_questions().remove(&asked);
+            conversation.send_control(one_line(question::told(&asked, &settled).raw));
+        });
+        open.insert(id.clone(), responder.asked());
+        Some(Question { kind, params, responder })
+    }
+
+    fn open_questions(&self) -> MutexGuard<'_, HashMap<RequestId, Asked>> {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Reads the progress token, which is the number of a request of ours.
+fn token(notification: &Notification) -> Option<u64> {
+    notification.params.as_deref()?.get("progressToken").ok()??.parse()
+}
+
+#[cfg(test)]
+#[path = "conversation_tests.rs"]
+mod tests;
