@@ -95,7 +95,8 @@ async fn legacy(
 ) -> Result<Started, StartError> {
     let (session, can) = initialize(&target, &tasks, (1, 1), features).await?;
     let link = Arc::new(SessionLink::new(target, tasks, session, (features, shared)));
-    if features.may_be_asked() && !shared {
+    // Shared, it is there for the refusals: what is not refused is waited for.
+    if features.may_be_asked() {
         link.listen_beside().await;
     }
     Ok(Started { link, can })
