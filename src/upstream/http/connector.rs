@@ -96,5 +96,5 @@ impl Connector for HttpServer {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
+#[path = "tests/mod.rs"]
 mod tests;

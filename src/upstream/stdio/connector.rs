@@ -233,5 +233,5 @@ impl Drop for Unfinished {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
+#[path = "tests/mod.rs"]
 mod tests;
