@@ -333,7 +333,7 @@ impl Server {
             Holder::Session(_) => Some(&call.principal),
             Holder::Shared => None,
         };
-        self.pool.places.take(account).map(Some)
+        self.pool.places.take(account, !self.is_sole()).map(Some)
     }
 
     /// All places are taken: what is idle makes room, and is waited for.

@@ -216,7 +216,7 @@ impl Yard {
     async fn end(self) {
         within(self.set.close()).await;
         assert!(self.open().is_empty(), "a connection has outlived the set");
-        assert_eq!(self.server.pool.places.taken(), 0, "a place was not given back");
+        assert_eq!(self.server.pool.places.count(), 0, "a place was not given back");
         self.tasks.cancel();
         within(self.tasks.wait()).await;
     }
@@ -374,7 +374,7 @@ async fn what_is_busy_is_never_stopped() {
     assert_eq!(yard.open().len(), 1, "the time counts from its last use");
     yard.sweep_after(Duration::from_secs(1));
     assert_eq!(yard.open().len(), 0);
-    until("its place is free", || yard.server.pool.places.taken() == 0).await;
+    until("its place is free", || yard.server.pool.places.count() == 0).await;
     assert_eq!((yard.server.status().phase, yard.opened()), (Phase::Ready, 1), "a server that rests can be called");
     let lists = yard.plant.lists.load(Ordering::SeqCst);
     let held = yard.held(&one).await.unwrap();
@@ -643,7 +643,8 @@ async fn a_watched_list_makes_no_room() {
     let yard = Yard::ready(1, |settings| settings.max_processes = 1).await;
     drop(yard.held(&call("ann")).await.unwrap());
     assert_eq!(yard.opened(), 1, "the list is read over ann's own");
-    let watch = Watches::add(&yard.server.watches, Arc::from("file:///a"), Arc::new(|_| {})).unwrap();
+    let watch =
+        Watches::add(&yard.server.watches, &PrincipalId::new("ann"), Arc::from("file:///a"), Arc::new(|_| {})).unwrap();
     let asking = call_of("ann", None, ELICITS);
     yard.held(&asking).await.unwrap_err();
     assert!(!yard.open()[0].features.may_be_asked(), "what is watched over is still there");
@@ -659,8 +660,34 @@ async fn a_watched_list_makes_no_room() {
 async fn a_list_that_dies_leaves_no_place_behind() {
     let yard = Yard::ready(1, |settings| settings.max_processes = 1).await;
     yard.open()[0].die();
-    until("its place is free", || yard.server.pool.places.taken() == 0).await;
+    until("its place is free", || yard.server.pool.places.count() == 0).await;
     until("the next one", || yard.opened() == 2 && yard.server.status().phase == Phase::Ready).await;
     drop(yard.held(&call("ann")).await.unwrap());
     yard.end().await;
+}
+
+/// [LIM-6, TRN-4]: a principal whose calls hang, and may be asked back, has no more of a server than its share: others always
+/// get in. Who is alone may have all.
+#[tokio::test]
+async fn hanging_calls_leave_room_for_others() {
+    for (grants, most) in [(2, 4), (1, 8)] {
+        let yard = Yard::ready(grants, |settings| settings.max_processes = 8).await;
+        let ann = call_of("ann", None, ELICITS);
+        let mut held = Vec::new();
+        for _ in 0..most {
+            held.push(yard.held(&ann).await.unwrap());
+        }
+        let mut next = Box::pin(yard.server.held_for(&ann));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(next.as_mut().poll(&mut context).is_pending(), "it waits for one of its own");
+        if grants > 1 {
+            held.push(yard.held(&call_of("bob", None, ELICITS)).await.unwrap());
+            held.push(yard.held(&call("cid")).await.unwrap());
+            assert!(next.as_mut().poll(&mut context).is_pending());
+        }
+        drop(held.remove(0));
+        drop(within(next).await.unwrap());
+        drop(held);
+        yard.end().await;
+    }
 }

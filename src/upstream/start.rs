@@ -246,7 +246,7 @@ impl Server {
         loop {
             let mut freed = pin!(self.pool.places.freed.notified());
             freed.as_mut().enable();
-            if let Ok(place) = self.pool.places.take(None) {
+            if let Ok(place) = self.pool.places.take(None, false) {
                 return place;
             }
             self.is_used_without_list();

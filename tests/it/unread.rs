@@ -16,8 +16,7 @@ async fn a_log_that_nobody_reads_holds_nothing_up() {
             "[log]\nformat = \"json\"\n{tables}[mcp_bundles.all]\nservers = [{names}]\n[principals.local]\nmcp_bundles \
              = [\"all\"]\n"
         );
-        let mut gateway =
-            Gateway::try_start("127.0.0.1:0", &rest).await.unwrap_or_else(|ended| panic!("{ended:?}"));
+        let mut gateway = Gateway::try_start("127.0.0.1:0", &rest).await.unwrap_or_else(|ended| panic!("{ended:?}"));
         for era in ERAS {
             let client = Client::connect(era, gateway.addr, "/mcp", None).await;
             for _ in 0..REFUSED {

@@ -115,7 +115,8 @@ impl StdioConnector {
         let (connection, queue) = Connection::new(Arc::clone(&self.settings), Arc::clone(&output), features);
         let stderr_end = CancellationToken::new();
         let read = [connection.read_end.clone(), stderr_end.clone()];
-        let supervisor = Supervisor::new(running, Arc::clone(&connection), self.settings.end_grace, read);
+        let (tasks, grace) = (self.tasks.clone(), self.settings.end_grace);
+        let supervisor = Supervisor::new(running, Arc::clone(&connection), tasks, grace, read);
         unfinished.set(Arc::clone(&connection));
         let life = async move {
             supervisor.run().await;
