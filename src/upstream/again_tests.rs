@@ -45,6 +45,10 @@ impl Link for Picky {
         Era::Stateless
     }
 
+    fn is_channel(&self) -> bool {
+        false
+    }
+
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
         Box::pin(async move {
             let response = match outgoing {

@@ -27,6 +27,9 @@ use super::server::Server;
 /// How many different sets of features have connections of one server for one holder; the holder's clients with another
 /// one are not asked anything. Nobody uses up what another may be asked.
 const CLASSES_MAX: usize = 4;
+/// How many sessions of HTTP+SSE one holder has with a server at once, each for one call that may be asked back; the next
+/// call waits.
+const CHANNELS_MAX: usize = 16;
 /// How many starts of one server go on at once that calls wait for.
 const STARTS_MAX: usize = 4;
 /// How long a client is asked nothing on a connection where the server has not answered a call that another client gave up;
@@ -287,6 +290,9 @@ impl Server {
             self.end(stock.retire(&key, &member));
         }
         let shelf = stock.shelves.entry(key.clone()).or_default();
+        if self.is_http() && shelf.members.len() >= CHANNELS_MAX {
+            return Ok(Found::Soon);
+        }
         // A start whose task is gone will never end.
         shelf.start.take_if(|start| start.has_changed().is_err());
         if let Some(start) = &shelf.start {
@@ -395,9 +401,13 @@ impl Server {
 
     /// Makes what stands in the pool for a connection.
     pub(super) fn member(&self, key: &Key, link: &Arc<dyn Link>) -> Arc<Member> {
-        // A session is one client's, and what is shared is asked nothing that could be another's.
-        let doubtful = key.features.may_be_asked() && matches!(key.holder, Holder::Principal(_));
-        Member::new(Arc::clone(link), (self.is_alone(key), doubtful), self.clock.now(), &self.pool.places)
+        let asks = key.era == Era::Legacy && key.features.may_be_asked();
+        // A channel does not say which call a question of the server belongs to, so that there is one call at a time; where it
+        // is shared, none is asked there.
+        let alone = asks && link.is_channel() && key.holder != Holder::Shared;
+        // A session is one client's.
+        let doubtful = asks && matches!(key.holder, Holder::Principal(_));
+        Member::new(Arc::clone(link), (alone, doubtful), self.clock.now(), &self.pool.places)
     }
 
     /// A pipe does not say which call a question of the server belongs to, so that there is one call at a time.
@@ -408,11 +418,13 @@ impl Server {
     /// Stops what nobody has used for so long, and forgets what is over [TRN-4].
     pub(super) fn sweep(&self, now: Moment) {
         let mut stock = self.pool.stock();
-        let limit = self.settings().idle_stop.filter(|_| !self.is_http());
+        let limit = self.settings().idle_stop;
         let mut idle = Vec::new();
         for shelf in stock.shelves.values_mut() {
             let stops = |member: &mut Arc<Member>| {
-                limit.is_some_and(|limit| member.is_idle(now, limit)) && self.may_end(&member.link)
+                // What is held open costs something while nobody calls; else there is nothing to stop.
+                let idle = member.link.is_channel() && limit.is_some_and(|limit| member.is_idle(now, limit));
+                idle && self.may_end(&member.link)
             };
             idle.extend(shelf.members.extract_if(.., stops).map(|member| member.retire()));
         }
@@ -440,9 +452,8 @@ impl Server {
             return false;
         }
         let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(link) = catalog.filter(|link| !link.closed().is_cancelled() && !stock.owns(link)) else {
-            return false;
-        };
+        let rests = |link: &Arc<dyn Link>| link.is_channel() && !link.closed().is_cancelled() && !stock.owns(link);
+        let Some(link) = catalog.filter(rests) else { return false };
         stock.unowned = None;
         self.end(link);
         true

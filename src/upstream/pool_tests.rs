@@ -26,6 +26,10 @@ use crate::upstream::{Isolation, ServerSettings, Transport};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, RequestId, Response, decode};
 use crate::wire::mcp::{CallParams, Capabilities, Era, Features, Kinds, Method, ProtocolVersion, RequestMeta};
 
+#[cfg(test)]
+#[path = "pool_channel_tests.rs"]
+mod channels;
+
 const ELICITS: &str = r#"{"elicitation":{}}"#;
 
 /// A factory of connections that are no processes.
@@ -100,6 +104,10 @@ impl Wire {
 impl Link for Wire {
     fn era(&self) -> Era {
         Era::Legacy
+    }
+
+    fn is_channel(&self) -> bool {
+        true
     }
 
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {

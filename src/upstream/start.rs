@@ -215,7 +215,7 @@ impl Server {
             link.close();
             Arc::clone(&link).ended().await;
             let now = server.clock.now();
-            let soon = !server.is_http() && !member.is_retired() && now.since(member.born) < STABLE;
+            let soon = link.is_channel() && !member.is_retired() && now.since(member.born) < STABLE;
             let words = soon.then(|| link.last_words().unwrap_or_default());
             server.pool.stock().ended(&key, &member, words, now);
             server.pool.places.freed.notify_waiters();

@@ -72,6 +72,8 @@ mod tls_down;
 #[cfg(test)]
 mod tls_up;
 #[cfg(test)]
+mod two_urls;
+#[cfg(test)]
 mod unread;
 #[cfg(test)]
 mod visible;

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
-use super::{Abandoned, NOTES_BYTES_MAX, NOTES_MAX, STRAGGLERS_MAX, Table, size};
+use super::{Abandoned, NOTES_BYTES_MAX, NOTES_MAX, STRAGGLERS_MAX, Table};
 use crate::exchange::{
     ClientFacts, Event, Owner, OwnerKey, Question, Reject, RejectKind, Responder, ServerCall, UpstreamCall,
 };
@@ -99,7 +99,7 @@ fn the_bytes_of_progress_that_waits_are_bounded() {
             panic!()
         };
         assert!(table.progress(id, &large));
-        let waiting: usize = slot.state().notes.iter().map(size).sum();
+        let waiting: usize = slot.state().notes.iter().map(Event::note_bytes).sum();
         assert!(waiting <= NOTES_BYTES_MAX, "{waiting}");
     }
     let context = Context::from_waker(Waker::noop());
@@ -136,7 +136,7 @@ fn what_comes_beside_shared_calls_is_nobodys() {
         );
         let (_, slot) = table.enter(call_of(Features::NONE.with(Feature::Roots))).unwrap();
         assert_eq!(table.only_call().is_some(), !shared);
-        assert_eq!(table.log(&Bytes::from_static(b"{}")), !shared);
+        assert_eq!(table.log(&progress(1, 1)), !shared);
         assert_eq!(slot.poll(&Context::from_waker(Waker::noop())).is_ready(), !shared);
     }
 }
@@ -147,7 +147,7 @@ fn what_comes_beside_shared_calls_is_nobodys() {
 fn what_may_be_of_a_call_that_was_given_up_is_nobodys() {
     let features = Features::NONE.with(Feature::Roots);
     let (one, two) = (OwnerKey::Session(1), OwnerKey::Session(2));
-    let known = |table: &Table| (table.only_call().is_some(), table.log(&Bytes::from_static(b"{}")));
+    let known = |table: &Table| (table.only_call().is_some(), table.log(&progress(1, 1)));
     for fails in [false, true] {
         let table = Table::default();
         let (first, _) = table.enter(owned(features, one.clone())).unwrap();

@@ -44,7 +44,7 @@ fn what_may_be_of_a_call_that_was_given_up_is_nobodys() {
     let unknown = || Err(Reject::upstream(RejectKind::Upstream, "the stream broke", ""));
     let unsent = || unknown().map_err(Reject::safe_to_retry);
     let streamed = |outcome| {
-        let reply = Reply::events(Box::pin(stream::iter([Event::Log(Bytes::new()), Event::Done(outcome)])));
+        let reply = Reply::events(Box::pin(stream::iter([Event::Progress(Bytes::new()), Event::Done(outcome)])));
         now(reply)
     };
     for (what, reply, over) in [

@@ -11,6 +11,8 @@ use crate::wire::mcp::{
     RequestMeta, Trace, VERSION_KEY,
 };
 
+use super::input::only_answers;
+
 /// What the next hop speaks, and what the gateway says of the client there.
 #[derive(Clone, Debug)]
 pub struct Hop {
@@ -43,6 +45,11 @@ pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, ho
     }
     if let (Some(at), Some(state)) = (&params.request_state_at, &hop.request_state) {
         edits.replace(at.clone(), state.clone());
+    }
+    if let Some(at) = &params.responses_at
+        && let Some(answers) = only_answers(&request.raw.slice(at.clone()))
+    {
+        edits.replace(at.clone(), answers);
     }
     if let Some(rebuilt) = rebuilt_meta(meta, hop) {
         match &params.meta_at {
@@ -194,6 +201,24 @@ mod tests {
             lower(legacy, Era::Stateless),
             r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"g"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"t","arguments":{}}}"#
         );
+    }
+
+    /// [R94]: what is no answer is left out, so that a server asks for it again.
+    #[test]
+    fn what_is_no_answer_is_not_passed_on() {
+        for (given, wanted) in [
+            (r#"{"a":{"action":"accept"} , "b":{}}"#, r#"{"a":{"action":"accept"} , "b":{}}"#),
+            (r#"{"a":12345,"b":{"x":1e2},"c":null}"#, r#"{"b":{"x":1e2}}"#),
+            ("null", "{}"),
+            ("[{}]", "{}"),
+        ] {
+            let spelled = |answers: &str, id: u64, name: &str| {
+                format!(
+                    r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","inputResponses":{answers},"requestState":"s"}}}}"#
+                )
+            };
+            assert_eq!(lower(&spelled(given, 1, "s__t"), Era::Legacy), spelled(wanted, 7, "t"));
+        }
     }
 
     #[test]
