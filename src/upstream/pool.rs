@@ -362,10 +362,11 @@ impl Server {
         Err(StartError::Full(full))
     }
 
-    /// Gives the connection that was opened for the list to its first caller, where it fits.
+    /// Gives the connection that was opened for the list to its first caller, where it fits: whose client declared less would
+    /// have a server that asks what nobody answers.
     fn adopt(self: &Arc<Self>, stock: &mut Stock, key: &Key, call: &UpstreamCall) -> Option<Held> {
         let (link, place) = stock.unowned.as_ref()?;
-        let fits = link.era() == key.era && key.features == Features::NONE && !link.closed().is_cancelled();
+        let fits = link.era() == key.era && key.features == self.listed_with(key.era) && !link.closed().is_cancelled();
         if !fits || !matches!(key.holder, Holder::Principal(_)) || place.assign(&call.principal).is_err() {
             return None;
         }
@@ -408,6 +409,12 @@ impl Server {
         // A session is one client's.
         let doubtful = asks && matches!(key.holder, Holder::Principal(_));
         Member::new(Arc::clone(link), (alone, doubtful), self.clock.now(), &self.pool.places)
+    }
+
+    /// What a server is told that it may ask where its lists are read: everything, for it may list its asking tools to those
+    /// alone who can be asked. A stateless one is told with each request.
+    pub(super) fn listed_with(&self, era: Era) -> Features {
+        if era == Era::Stateless { Features::NONE } else { self.askable(Features::ASKABLE) }
     }
 
     /// A pipe does not say which call a question of the server belongs to, so that there is one call at a time.

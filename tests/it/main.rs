@@ -4,6 +4,8 @@
 //! loopback.
 
 #[cfg(test)]
+mod asking_tools;
+#[cfg(test)]
 mod attachments;
 #[cfg(test)]
 mod caps;
@@ -77,3 +79,5 @@ mod two_urls;
 mod unread;
 #[cfg(test)]
 mod visible;
+#[cfg(test)]
+mod visits;
