@@ -22,7 +22,7 @@ async fn judging_many_holds_nobody_up() {
     let name = UpstreamName::new("one").unwrap();
     let (targets, _) = fake::targets(&[(name.clone(), vec![r#"{"name":"t"}"#.to_owned()])], &tasks);
     let granted = (vec![0], None, Vec::new(), false);
-    let both = settings(&[name.clone()], &[granted.clone(), granted.clone()]);
+    let both = settings(std::slice::from_ref(&name), &[granted.clone(), granted.clone()]);
     let blobs = Blobs::new(None, None, &Clock::manual());
     let gateway = Gateway::new(both.clone(), Arc::clone(&targets), blobs, &tasks, Clock::manual()).unwrap();
     gateway.caught_up(1).await;

@@ -287,7 +287,7 @@ impl Server {
                 return Ok(Found::Held(member.hold()));
             }
             tracing::info!(server = %self.name(), "a connection is replaced: a call that was cancelled is not answered there");
-            self.end(stock.retire(&key, &member));
+            self.end(&stock.retire(&key, &member));
         }
         let shelf = stock.shelves.entry(key.clone()).or_default();
         if self.is_http() && shelf.members.len() >= CHANNELS_MAX {
@@ -349,7 +349,7 @@ impl Server {
             return Ok(Found::Soon);
         }
         if let Some((key, member)) = stock.idlest(|key, member| own(key) && self.may_end(&member.link)) {
-            self.end(stock.retire(&key, &member));
+            self.end(&stock.retire(&key, &member));
             return Ok(Found::Soon);
         }
         let busy = stock.shelves.get(key).is_some_and(|shelf| !shelf.members.is_empty());
@@ -440,7 +440,7 @@ impl Server {
             tracing::info!(server = %self.name(), connections = idle.len(), "stopped: nobody has used it for a while");
         }
         for link in idle {
-            self.end(link);
+            self.end(&link);
         }
         let Some(limit) = limit else { return };
         if !stock.shelves.is_empty() {
@@ -462,7 +462,7 @@ impl Server {
         let rests = |link: &Arc<dyn Link>| link.is_channel() && !link.closed().is_cancelled() && !stock.owns(link);
         let Some(link) = catalog.filter(rests) else { return false };
         stock.unowned = None;
-        self.end(link);
+        self.end(&link);
         true
     }
 
@@ -472,8 +472,8 @@ impl Server {
     }
 
     /// Ends a connection that nobody holds. Where the list is read over it, that waits for the next call.
-    fn end(&self, link: Arc<dyn Link>) {
-        if self.is_catalog(&link) {
+    fn end(&self, link: &Arc<dyn Link>) {
+        if self.is_catalog(link) {
             self.pool.lay_down();
         }
         link.close();
