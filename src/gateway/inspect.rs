@@ -20,12 +20,13 @@ use crate::id::{PrincipalId, UpstreamName};
 use crate::wire::bridge::{self, InputRequest, Wanted};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, Response};
-use crate::wire::mcp::{Features, LogMessage};
+use crate::wire::mcp::LogMessage;
 
 use super::Gateway;
 use super::resolve::Resolved;
 use super::rewrite;
 use super::shape::Shaper;
+use super::visits::{self, Asked};
 
 const PURPOSE: &str = "requestState";
 /// How long a person may take to answer.
@@ -54,7 +55,7 @@ pub(super) struct Inspection {
     principal: PrincipalId,
     entry: Arc<Entry>,
     call: Arc<ServerCall>,
-    features: Features,
+    client: Asked,
     /// Names and URIs stay the server's own.
     own_names: bool,
     shaper: Option<Shaper>,
@@ -85,7 +86,10 @@ impl Inspection {
             entry: Arc::clone(&resolved.entry),
             call: Arc::clone(&resolved.call),
             shaper: Shaper::of(resolved),
-            features: resolved.client.features,
+            client: Asked {
+                features: resolved.client.features,
+                by_result: resolved.client.version.era().asks_by_result(),
+            },
             own_names: resolved.own_names,
         }
     }
@@ -113,6 +117,7 @@ impl Inspection {
     fn changes(&self, gateway: &Gateway, outcome: &Outcome) -> bool {
         let Ok(Answer::Upstream { response, .. }) = outcome else { return false };
         asks_for_input(response)
+            || bridge::asks_by_error(response)
             || rewrite::may_rewrite(&self.call, response)
             || self.shaper.as_ref().is_some_and(|shaper| shaper.concerns(gateway, outcome))
     }
@@ -124,7 +129,7 @@ impl Inspection {
             Event::Ask(question) => Event::Ask(named(question, server, self.own_names)),
             Event::Log(message) => {
                 let cut = shaper.and_then(|shaper| shaper.cut(message.raw()));
-                let message = cut.map_or(message, LogMessage::read);
+                let message = cut.map_or(message, LogMessage::text);
                 Event::Log(if self.own_names { message } else { message.named(server.as_str()) })
             }
             Event::Progress(raw) => Event::Progress(shaper.and_then(|shaper| shaper.cut(&raw)).unwrap_or(raw)),
@@ -149,6 +154,15 @@ impl Inspection {
                     let input = self.input(gateway, &response.settled())?;
                     return Ok(Answer::InputRequired(Box::new(input)));
                 }
+                if !era.asks_by_result() && bridge::asks_by_error(&response) {
+                    let mut response = Box::new(response.settled());
+                    let wanted = visits::asked(&self.entry.server, &self.call, &response, self.client).await?;
+                    if let Some(wanted) = wanted {
+                        return Ok(Answer::InputRequired(Box::new(InputRequired { wanted, result: Bytes::new() })));
+                    }
+                    bridge::name_visits(&mut response, self.entry.server.as_str());
+                    return Ok(Answer::Upstream { response, era });
+                }
                 Ok(Answer::Upstream { response, era })
             }
             other => other,
@@ -166,7 +180,7 @@ impl Inspection {
         }
         let result = response.result().unwrap_or_default();
         let mut wanted = Wanted::read(&result).map_err(|err| broken(&err.to_string()))?;
-        let undeclared = |one: &&InputRequest| one.kind.check(&one.params, self.features).is_err();
+        let undeclared = |one: &&InputRequest| one.kind.check(&one.params, self.client.features).is_err();
         if let Some(request) = wanted.requests.iter().find(undeclared) {
             let words = format!("server '{}' asks for what the client did not declare", self.entry.server);
             let reject = Reject::upstream(RejectKind::Upstream, words, request.kind.method());

@@ -460,15 +460,16 @@ impl Server {
         Err(StartError::Full(full))
     }
 
-    /// Gives the connection that was opened for the list to its first caller, where it fits.
+    /// Gives the connection that was opened for the list to its first caller, where it fits: whose client declared less would
+    /// have a server that asks what nobody answers.
     fn adopt(self: &Arc<Self>, stock: &mut Stock, key: &Key, call: &UpstreamCall, now: Moment) -> Option<Held> {
         let (link, place) = stock.unowned.as_ref()?;
-        let fits = link.era() == key.era && key.features == Features::NONE && !link.closed().is_cancelled();
+        let fits = link.era() == key.era && key.features == self.listed_with(key.era) && !link.closed().is_cancelled();
         if !fits || !matches!(key.holder, Holder::Principal(_)) || place.assign(&call.principal).is_err() {
             return None;
         }
         let (link, _place) = stock.unowned.take()?;
-        let member = Member::new(link, false, now, &self.pool.places);
+        let member = Member::new(link, self.is_alone(key), now, &self.pool.places);
         let held = member.hold();
         stock.add(key, Arc::clone(&member));
         self.attend(key.clone(), member, None);
@@ -488,6 +489,13 @@ impl Server {
             (Isolation::Shared, _) => Holder::Shared,
         };
         Key { holder, era, features }
+    }
+
+    /// What a server is told that it may ask where its lists are read: everything, for it may list its asking tools to those
+    /// alone who can be asked. A stateless one is told with each request; on a pipe that all share, nobody is asked.
+    pub(super) fn listed_with(&self, era: Era) -> Features {
+        let nobody = !self.is_http() && self.settings().isolation() == Isolation::Shared;
+        if era == Era::Stateless || nobody { Features::NONE } else { Features::ASKABLE }
     }
 
     /// A pipe does not say which call a question of the server belongs to, so that there is one call at a time.

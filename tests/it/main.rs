@@ -4,6 +4,8 @@
 //! loopback.
 
 #[cfg(test)]
+mod asking_tools;
+#[cfg(test)]
 mod attachments;
 #[cfg(test)]
 mod caps;
@@ -27,6 +29,8 @@ mod gone;
 mod help;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod http_sse;
 #[cfg(test)]
 mod ids;
 #[cfg(test)]
@@ -75,3 +79,5 @@ mod tls_up;
 mod two_urls;
 #[cfg(test)]
 mod visible;
+#[cfg(test)]
+mod visits;

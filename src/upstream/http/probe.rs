@@ -63,7 +63,7 @@ pub(super) async fn open(
             Err(StartError::Era(Era::Legacy, "configured as stateless".to_owned()))
         }
         (EraChoice::Legacy | EraChoice::Auto, Some(Era::Legacy)) | (EraChoice::Legacy, None) => {
-            legacy(target, tasks, settings, features).await
+            legacy(target, tasks, settings, (features, want.is_some())).await
         }
         (EraChoice::Stateless, None | Some(Era::Stateless)) => {
             let can = match discover(&target, probe_timeout).await? {
@@ -82,7 +82,7 @@ pub(super) async fn open(
         (EraChoice::Auto, None) => match discover(&target, probe_timeout).await? {
             Finding::Stateless(can) => Ok(stateless(target, tasks, can)),
             Finding::TryInitialize(probed) => {
-                legacy(target, tasks, settings, features).await.map_err(|err| match err {
+                legacy(target, tasks, settings, (features, false)).await.map_err(|err| match err {
                     StartError::Era(_, why) => {
                         StartError::Failed(format!("speaks no era: server/discover: {probed}; initialize: {why}"))
                     }
@@ -104,11 +104,12 @@ fn stateless(target: Arc<Target>, tasks: Tasks, can: Capabilities) -> Started {
     Started { link, can }
 }
 
+/// Opens a session. One that calls are made on has its stream first, where it may be asked; that of a list does not wait.
 async fn legacy(
     target: Arc<Target>,
     tasks: Tasks,
     settings: Arc<ServerSettings>,
-    features: Features,
+    (features, for_calls): (Features, bool),
 ) -> Result<Started, StartError> {
     let (session, can) = match initialize(&target, &tasks, (1, 1), features).await {
         Ok(opened) => opened,
@@ -121,7 +122,7 @@ async fn legacy(
         Err(refusal) => return Err(refusal.err),
     };
     let link = Arc::new(SessionLink::new(target, tasks, session, features));
-    if features.may_be_asked() {
+    if for_calls && features.may_be_asked() {
         link.listen_beside().await;
     }
     Ok(Started { link, can })
