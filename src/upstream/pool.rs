@@ -393,11 +393,11 @@ impl Server {
         Key { holder, era, features }
     }
 
-    /// Returns what a server is told that it may ask: on a pipe that several principals share nothing, for it would never be
-    /// known whom [TRN-10].
+    /// Returns what a server is told that it may ask: on a channel that several principals share nothing, for it would never
+    /// be known whom [TRN-10].
     pub(super) fn askable(&self, features: Features) -> Features {
-        let shared_pipe = !self.is_http() && self.settings().isolation() == Isolation::Shared;
-        if shared_pipe { Features::NONE } else { features }
+        let shared_channel = self.settings().isolation() == Isolation::Shared && self.transport() != "http";
+        if shared_channel { Features::NONE } else { features }
     }
 
     /// Makes what stands in the pool for a connection.
