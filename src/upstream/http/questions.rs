@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::exchange::{Asked, Event, EventStream, Outcome, OwnerKey, Question, Reply, ReplyBody, Retry};
 use crate::upstream::link::{BoxFuture, Left};
+use crate::upstream::question::Room;
 use crate::wire::jsonrpc::RequestId;
 use crate::wire::mcp::Features;
 
@@ -48,8 +49,16 @@ struct Table {
 struct Call {
     number: u64,
     owner: OwnerKey,
-    features: Features,
-    sender: mpsc::Sender<Question>,
+    asker: Asker,
+}
+
+/// What a call that may be asked is asked by.
+#[derive(Clone, Debug)]
+pub(super) struct Asker {
+    pub(super) features: Features,
+    /// Bounds its questions that are out.
+    pub(super) room: Arc<Room>,
+    pub(super) sender: mpsc::Sender<Question>,
 }
 
 /// A call that may be asked beside its own stream; it is not any more once this is dropped.
@@ -85,19 +94,18 @@ impl Questions {
         let mut table = self.table();
         table.entered += 1;
         let number = table.entered;
-        table.calls.push(Call { number, owner, features, sender });
+        let asker = Asker { features, room: Room::of_call(), sender };
+        table.calls.push(Call { number, owner, asker });
         drop(table);
         Asking { questions: Arc::clone(self), number, over: false, heard }
     }
 
     /// Returns the one call that a question beside the calls can belong to: the only one in flight that may be asked, while
     /// no other owner's may be worked on.
-    pub(super) fn only_call(&self) -> Option<(Features, mpsc::Sender<Question>)> {
+    pub(super) fn only_call(&self) -> Option<Asker> {
         let table = self.table();
         match table.calls.as_slice() {
-            [call] if !self.shared && table.left_behind(&call.owner) != Left::Others => {
-                Some((call.features, call.sender.clone()))
-            }
+            [call] if !self.shared && table.left_behind(&call.owner) != Left::Others => Some(call.asker.clone()),
             _ => None,
         }
     }
