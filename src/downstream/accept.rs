@@ -1,9 +1,8 @@
 //! What a client can take (`Accept`) and what it sent (`Content-Type`) [FC-HTP-10, FC-HTP-11].
 
-use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 
-use super::origin::single;
+use super::headers::{Headers, Known};
 
 /// What the specification's clients send.
 const BOTH: &[u8] = b"application/json, text/event-stream";
@@ -27,14 +26,14 @@ pub(super) enum Take {
 
 impl Take {
     /// Reads all `Accept` lines; none at all means anything.
-    pub(super) fn read(headers: &HeaderMap) -> Self {
-        if let Ok(Some(line)) = single(headers, ACCEPT)
+    pub(super) fn read(headers: &Headers) -> Self {
+        if let Ok(Some(line)) = headers.single(Known::Accept)
             && line.as_bytes() == BOTH
         {
             return Self::Any;
         }
         let (mut json, mut events, mut stated) = (false, false, false);
-        for line in headers.get_all(ACCEPT) {
+        for line in headers.all().get_all(ACCEPT) {
             for range in line.to_str().unwrap_or_default().split(',') {
                 let mut parts = range.split(';').map(str::trim);
                 let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
@@ -71,8 +70,10 @@ fn refuses(parameter: &str) -> bool {
 }
 
 /// Says whether a body may be JSON: it says so, or says nothing.
-pub(super) fn is_json(headers: &HeaderMap) -> bool {
-    let Some(kind) = headers.get(CONTENT_TYPE) else { return true };
+pub(super) fn is_json(headers: &Headers) -> bool {
+    // Of two the first counts.
+    let first = |_| headers.all().get(CONTENT_TYPE);
+    let Some(kind) = headers.single(Known::ContentType).unwrap_or_else(first) else { return true };
     if kind.as_bytes() == JSON {
         return true;
     }

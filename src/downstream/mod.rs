@@ -10,6 +10,7 @@ mod body;
 mod connection;
 mod credential;
 mod handshake;
+mod headers;
 mod legacy;
 mod origin;
 mod park;

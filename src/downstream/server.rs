@@ -27,6 +27,7 @@ use crate::wire::mcp::{Era, name};
 use super::accept::Take;
 use super::answer::log_refusal;
 use super::body::Body;
+use super::headers::Headers;
 use super::origin::{self, Foreign, Reach};
 use super::post::Visit;
 use super::respond::{Fault, Refusal, bare, spare};
@@ -157,11 +158,15 @@ impl<H: Handler> Door<H> {
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let (head, body) = request.into_parts();
-        let mut seen = Seen { principal: None, method: verb_label(&head.method) };
-        let response = match origin::check(&head, reach, &self.settings) {
-            Ok(None) => self.route(head, body, &mut seen).await,
-            Ok(Some(origin)) => with_cors(self.route(head, body, &mut seen).await, origin),
+        let (Parts { method: verb, uri, version, headers, .. }, body) = request.into_parts();
+        let (route, headers) = (route(uri.path()), Headers::new(headers));
+        let mut seen = Seen { principal: None, method: verb_label(&verb) };
+        let allowed = origin::check((&uri, version, &headers), reach, &self.settings);
+        // What is read of it is known.
+        drop(uri);
+        let response = match allowed {
+            Ok(None) => self.route((verb, route, headers), body, &mut seen).await,
+            Ok(Some(origin)) => with_cors(self.route((verb, route, headers), body, &mut seen).await, origin),
             Err(Foreign::Host) => seen.refuse(Fault::Foreign("Host is not allowed here")),
             Err(Foreign::Origin) => seen.refuse(Fault::Foreign("Origin is not allowed here")),
         };
@@ -173,18 +178,17 @@ impl<H: Handler> Door<H> {
         response
     }
 
-    async fn route<B>(&self, head: Parts, body: B, seen: &mut Seen) -> Response<Body>
+    async fn route<B>(&self, (verb, route, headers): (Verb, Route, Headers), body: B, seen: &mut Seen) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let route = route(head.uri.path());
         if route == Route::Unknown {
             return seen.refuse(Fault::NotFound);
         }
-        if head.method == Verb::OPTIONS {
-            return preflight(&head.headers);
+        if verb == Verb::OPTIONS {
+            return preflight(headers.all());
         }
-        let caller = match self.handler.identify(&credential::read(&head.headers)) {
+        let caller = match self.handler.identify(&credential::read(&headers)) {
             Ok(caller) => caller,
             Err(reject) => return seen.refuse(Refusal::of_reject(reject, Era::Stateless)),
         };
@@ -195,12 +199,11 @@ impl<H: Handler> Door<H> {
             Route::Endpoint(endpoint) if endpoint == Endpoint::All || caller.serves(&endpoint) => endpoint,
             Route::Endpoint(_) | Route::NoServer | Route::Unknown => return seen.refuse(Fault::NotFound),
         };
-        if head.method == Verb::POST
+        if verb == Verb::POST
             && let Err(reject) = self.handler.admit(&caller)
         {
             return seen.refuse(Refusal::of_reject(reject, Era::Stateless));
         }
-        let Parts { method: verb, headers, .. } = head;
         let take = Take::read(&headers);
         let mut visit = Visit { caller, principal, endpoint, headers, take, method: seen.method };
         let response = match verb {
@@ -210,7 +213,7 @@ impl<H: Handler> Door<H> {
             _ => visit.refuse(Fault::Verb(VERBS), None),
         };
         seen.method = visit.method;
-        spare(visit.headers);
+        spare(visit.headers.into_map());
         response
     }
 }

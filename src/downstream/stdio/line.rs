@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::HeaderMap;
 
 use crate::downstream::accept::Take;
 use crate::downstream::answer::{Asker, Rendered};
 use crate::downstream::batch::together;
+use crate::downstream::headers::Headers;
 use crate::downstream::legacy::{Begun, Form, cancelled_id, note};
 use crate::downstream::post::{Visit, label};
 use crate::downstream::respond::{Fault, Refusal};
@@ -95,7 +95,7 @@ impl<H: Handler> Talk<H> {
             return Err(Fault::NotFound.into());
         }
         let principal = caller.principal().clone();
-        Ok(Visit { caller, principal, endpoint, headers: HeaderMap::new(), take: Take::Any, method: "line" })
+        Ok(Visit { caller, principal, endpoint, headers: Headers::default(), take: Take::Any, method: "line" })
     }
 
     /// Refuses a line of a client that is not, or no longer, known here.
