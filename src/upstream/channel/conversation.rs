@@ -243,7 +243,7 @@ impl Conversation {
             Message::Response(response) => match response.id.as_ref().and_then(|id| id.as_u64()) {
                 Some(id) => {
                     let era = self.era().unwrap_or(Era::Legacy);
-                    self.answer(id, Ok(Answer::Upstream { response: Box::new(response), era }));
+                    self.answer(id, Ok(Answer::Upstream { response, era }));
                 }
                 None => count(&self.counts.answers),
             },

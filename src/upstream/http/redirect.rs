@@ -73,10 +73,10 @@ impl Redirects {
             let own = same_origin(&self.uri, &to);
             let head = respelled(head, &to, (!own).then_some(target.configured()));
             let sent = if own {
-                target.client.send(&head, body.clone()).await
+                target.client.send(&head, &body).await
             } else {
                 tracing::debug!(server = %target.name, "a redirect to another origin is followed without the configured headers");
-                self.client(&to).send(&head, body.clone()).await
+                self.client(&to).send(&head, &body).await
             };
             response = sent.map_err(|err| {
                 let public = format!("server '{}' redirects a request to where it cannot be sent", target.name);

@@ -203,7 +203,7 @@ impl Target {
 
     /// Sends a request and waits for the head of its response.
     pub(super) async fn send(&self, head: &[u8], body: Bytes) -> Result<Response, Reject> {
-        let sent = self.client.send(head, body.clone()).await.map_err(|err| match err {
+        let sent = self.client.send(head, &body).await.map_err(|err| match err {
             SendError::Connect(why) => {
                 self.reject(format!("server '{}' cannot be reached", self.name), why).safe_to_retry()
             }
