@@ -91,6 +91,12 @@ impl Local {
         self.targets.get(server).map(|server| server.status())
     }
 
+    /// Names a server's transport as it is spoken; `None` if it was not needed.
+    #[must_use]
+    pub fn transport(&self, server: &UpstreamName) -> Option<&'static str> {
+        self.targets.get(server).map(|server| server.transport())
+    }
+
     /// Lists what a caller sees of a kind; nothing where no server has any.
     ///
     /// # Errors
@@ -180,7 +186,7 @@ async fn outcome(reply: Reply, progress: &mut (dyn FnMut(&[u8]) + Send)) -> Outc
         match event {
             Event::Done(outcome) => return outcome,
             Event::Progress(notification) => progress(&notification),
-            Event::Ask(_) | Event::Changed(_) | Event::Log(_) | Event::Said(_) | Event::Watch(_) => {}
+            Event::Ask(_) | Event::Changed(_) | Event::Log(_) | Event::Paused | Event::Said(_) | Event::Watch(_) => {}
         }
     }
     Err(Reject::upstream(RejectKind::Upstream, "the answer ended too early", ""))

@@ -13,6 +13,7 @@ mod signal;
 mod state;
 mod stop;
 mod task;
+mod turn;
 
 pub use bell::Bell;
 pub use drain::{Drain, DrainGuard};
@@ -25,6 +26,7 @@ pub use signal::sleep;
 pub use state::{State, write_atomically};
 pub use stop::Stop;
 pub use task::Tasks;
+pub use turn::{TURN_BYTES, Turn};
 
 /// Builds the one runtime of the process; the only place that decides which one it is.
 ///

@@ -24,7 +24,7 @@ use crate::limit::Permit;
 use crate::net::{Listener, Slots};
 use crate::runtime::{Drain, Tasks};
 use crate::wire::jsonrpc::{RequestId, Response};
-use crate::wire::mcp::{Capabilities, Era, Kind, Kinds};
+use crate::wire::mcp::{Capabilities, Era, Kind, Kinds, LogMessage};
 
 pub(super) const LEGACY: &str = "Host: localhost\r\nx-api-key: alice\r\nContent-Type: application/json\r\n";
 
@@ -299,13 +299,9 @@ impl Hall {
                 };
                 Reply::once(outcome)
             }
-            "chatty" => {
+            "chatty" | "pauses" => {
                 let gate = Arc::clone(&self.gate);
-                let before = [
-                    Event::Log(note("message", r#"{"level":"debug","data":1}"#)),
-                    Event::Progress(note("progress", r#"{"progressToken":"p","progress":1}"#)),
-                    Event::Log(note("message", r#"{"level":"error","data":"a\nb"}"#)),
-                ];
+                let before = if name == "pauses" { vec![Event::Paused] } else { chatter() };
                 let done = futures_util::stream::once(async move {
                     gate.notified().await;
                     answered(r#"{"content":[]}"#)
@@ -322,6 +318,14 @@ impl Hall {
             }
         }
     }
+}
+
+fn chatter() -> Vec<Event> {
+    vec![
+        Event::Log(LogMessage::read(note("message", r#"{"level":"debug","data":1}"#))),
+        Event::Progress(note("progress", r#"{"progressToken":"p","progress":1}"#)),
+        Event::Log(LogMessage::read(note("message", r#"{"level":"error","data":"a\nb"}"#))),
+    ]
 }
 
 /// A door that is open.

@@ -40,6 +40,12 @@ impl Waiting {
         Self { conversation, id, slot, sending: None, ended: false }
     }
 
+    /// Has the request sent while its answer is waited for.
+    pub(in crate::upstream) fn sent_by(mut self, sending: BoxFuture<()>) -> Self {
+        self.sending = Some(sending);
+        self
+    }
+
     /// Returns the request's id on this channel.
     pub(in crate::upstream) const fn id(&self) -> u64 {
         self.id
@@ -55,6 +61,7 @@ impl Waiting {
             first @ (Event::Ask(_)
             | Event::Changed(_)
             | Event::Log(_)
+            | Event::Paused
             | Event::Progress(_)
             | Event::Said(_)
             | Event::Watch(_)) => Reply::events(Box::pin(EventsOf { first: Some(first), waiting: self, era })),
@@ -103,6 +110,7 @@ impl Stream for EventsOf {
                 other @ (Event::Ask(_)
                 | Event::Changed(_)
                 | Event::Log(_)
+                | Event::Paused
                 | Event::Progress(_)
                 | Event::Said(_)
                 | Event::Watch(_)) => other,

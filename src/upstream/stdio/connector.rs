@@ -147,6 +147,10 @@ impl Link for StdioLink {
         self.era
     }
 
+    fn is_channel(&self) -> bool {
+        true
+    }
+
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
         let era = self.era;
         Box::pin(Arc::clone(&self.connection).request(outgoing, era))
@@ -224,5 +228,5 @@ impl Drop for Unfinished {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
+#[path = "tests/mod.rs"]
 mod tests;

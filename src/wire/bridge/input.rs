@@ -217,6 +217,20 @@ pub fn answers(params: &Bytes) -> Result<Vec<(String, Bytes)>, InputError> {
         .collect())
 }
 
+/// Returns a retry's answers without what is no object [R94]; `None` where nothing has to go.
+pub(super) fn only_answers(given: &Bytes) -> Option<Bytes> {
+    let mut kept = Object::new();
+    if let Ok(members) = json::members(given) {
+        if members.iter().all(|(_, value)| value.is_object()) {
+            return None;
+        }
+        for (key, value) in members.iter().filter(|(_, value)| value.is_object()) {
+            kept.member(&quoted(&key), value.get());
+        }
+    }
+    Some(kept.end())
+}
+
 /// Says whether an object can be the answer to a question: an elicitation's names what the person did.
 #[must_use]
 pub fn answers_kind(kind: InputKind, answer: &[u8]) -> bool {
@@ -236,15 +250,15 @@ fn quoted(key: &[u8]) -> Bytes {
 }
 
 /// An object being written.
-struct Object(Vec<u8>);
+pub(super) struct Object(Vec<u8>);
 
 impl Object {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(vec![b'{'])
     }
 
     /// Adds a member; `key` is JSON text.
-    fn member(&mut self, key: &[u8], value: &[u8]) {
+    pub(super) fn member(&mut self, key: &[u8], value: &[u8]) {
         if self.0.len() > 1 {
             self.0.push(b',');
         }
@@ -254,14 +268,14 @@ impl Object {
     }
 
     /// Adds the members of another object that are wanted.
-    fn rest(&mut self, object: &[u8], wanted: impl Fn(&[u8]) -> bool) {
+    pub(super) fn rest(&mut self, object: &[u8], wanted: impl Fn(&[u8]) -> bool) {
         let Ok(members) = json::members(object) else { return };
         for (key, value) in members.iter().filter(|(key, _)| wanted(key)) {
             self.member(&quoted(&key), value.get());
         }
     }
 
-    fn end(mut self) -> Bytes {
+    pub(super) fn end(mut self) -> Bytes {
         self.0.push(b'}');
         Bytes::from(self.0)
     }
