@@ -10,6 +10,7 @@ mod body;
 mod connection;
 mod conversation;
 mod credential;
+mod ends;
 mod handshake;
 mod headers;
 mod http_sse;

@@ -204,6 +204,10 @@ impl Handler for Gateway {
         admit::request(caller)
     }
 
+    fn admit_end(&self, caller: &Identified) -> Result<(), Reject> {
+        admit::end(caller)
+    }
+
     fn call(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> Handling {
         let gateway = Arc::clone(self);
         if shape::asks_for_own(&exchange).is_none()
