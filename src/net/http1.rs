@@ -66,10 +66,18 @@ pub(super) struct Connection<S> {
     clean: bool,
     /// The buffer has grown for a large body.
     grown: bool,
-    /// The head that is read has not come whole.
-    cut: bool,
+    head: Coming,
     /// The bytes of what means nothing in the response that is read: interim heads, trailers.
     aside: usize,
+}
+
+/// How a head comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coming {
+    /// All of it at once, as far as is known.
+    Whole,
+    /// Its end was not there when it was read for the first time.
+    InPieces,
 }
 
 /// The head of a response.
@@ -213,7 +221,7 @@ fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Takes a stream whose writes are sent as they are taken: a socket.
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, read: BytesMut::new(), buffers: false, clean: true, grown: false, cut: false, aside: 0 }
+        Self { stream, read: BytesMut::new(), buffers: false, clean: true, grown: false, head: Coming::Whole, aside: 0 }
     }
 
     /// Takes a stream that holds back what it takes, and sends parts of a write that fails: TLS.
@@ -252,7 +260,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             body.clone()
         };
         self.clean = false;
-        self.cut = false;
+        self.head = Coming::Whole;
         self.aside = 0;
         let mut written = 0;
         let mut refused = None;
@@ -300,14 +308,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Head, bool), ExchangeError>> {
         loop {
             // Nearly always it has come whole. One that has not is looked through for its end before it is read again.
-            while !self.read.is_empty() && (!self.cut || head_end(&self.read)) {
+            while !self.read.is_empty() && (self.head == Coming::Whole || head_end(&self.read)) {
                 let Some((head, reusable)) = Head::take(&mut self.read)? else {
-                    if std::mem::replace(&mut self.cut, true) {
+                    if std::mem::replace(&mut self.head, Coming::InPieces) == Coming::InPieces {
                         return Poll::Ready(Err(ExchangeError::Malformed("the head is cut")));
                     }
                     break;
                 };
-                self.cut = false;
+                self.head = Coming::Whole;
                 match head.status {
                     StatusCode::SWITCHING_PROTOCOLS => {
                         return Poll::Ready(Err(ExchangeError::Malformed("a switch of protocols nobody asked for")));

@@ -296,7 +296,7 @@ impl Conversation {
         let call = self.table.only_call().filter(|_| self.features.may_be_asked());
         let features = call.as_ref().and_then(|slot| slot.features()).map(|theirs| theirs.and(self.features));
         let answer = match (question::hear(request, features), call) {
-            (Verdict::Answer(response), _) => response,
+            (Verdict::Answer(response), _) => *response,
             (Verdict::Ask(kind, params), Some(slot)) => match self.question(&slot, request, (kind, params)) {
                 Ok(question) => return slot.ask(question),
                 Err(full) => question::too_many(request, full),
