@@ -309,6 +309,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         loop {
             // Nearly always it has come whole. One that has not is looked through for its end before it is read again.
             while !self.read.is_empty() && (self.head == Coming::Whole || head_end(&self.read)) {
+                // An empty line before a head means nothing, wherever it is cut.
+                if let Some(b'\r' | b'\n') = self.read.first() {
+                    self.read.advance(1);
+                    self.skip(1)?;
+                    continue;
+                }
                 let Some((head, reusable)) = Head::take(&mut self.read)? else {
                     if std::mem::replace(&mut self.head, Coming::InPieces) == Coming::InPieces {
                         return Poll::Ready(Err(ExchangeError::Malformed("the head is cut")));
