@@ -217,7 +217,7 @@ impl Target {
 
     /// Sends a request and waits for the head of its response.
     pub(super) async fn send(&self, head: &[u8], body: Bytes) -> Result<Response, Reject> {
-        let sent = self.send_once(head, body.clone()).await?;
+        let sent = self.send_once(head, &body).await?;
         match &self.redirects {
             Some(redirects) if sent.status.is_redirection() => {
                 Box::pin(redirects.follow(self, sent, head, body)).await.map(|(response, _)| response)
@@ -228,14 +228,14 @@ impl Target {
 
     /// The same; returns also the URL that has answered at last.
     pub(super) async fn send_from(&self, head: &[u8], body: Bytes) -> Result<(Response, Uri), Reject> {
-        let sent = self.send_once(head, body.clone()).await?;
+        let sent = self.send_once(head, &body).await?;
         match &self.redirects {
             Some(redirects) if sent.status.is_redirection() => redirects.follow(self, sent, head, body).await,
             Some(_) | None => Ok((sent, self.uri.clone())),
         }
     }
 
-    async fn send_once(&self, head: &[u8], body: Bytes) -> Result<Response, Reject> {
+    async fn send_once(&self, head: &[u8], body: &Bytes) -> Result<Response, Reject> {
         self.client.send(head, body).await.map_err(|err| match err {
             SendError::Connect(why) => {
                 self.reject(format!("server '{}' cannot be reached", self.name), why).safe_to_retry()

@@ -199,7 +199,7 @@ impl Session {
         for message in all {
             match message {
                 Message::Response(response) if is_answer(&response, id) => {
-                    answer = Some(Ok(Answer::Upstream { response: Box::new(response), era: Era::Legacy }));
+                    answer = Some(Ok(Answer::Upstream { response, era: Era::Legacy }));
                 }
                 other @ (Message::Notification(_) | Message::Request(_) | Message::Response(_)) => {
                     self.conversation.dispatch(other);
