@@ -454,7 +454,7 @@ impl Server {
     }
 
     /// Stops the connection that the list is read over, until somebody calls; `false` if there is none that may be.
-    fn rest(&self, stock: &mut Stock) -> bool {
+    pub(super) fn rest(&self, stock: &mut Stock) -> bool {
         if !self.watches.is_empty() {
             return false;
         }

@@ -309,14 +309,15 @@ async fn a_hundred_calls_start_one_process() {
         .await;
         let held: Vec<Held> = held.into_iter().map(Result::unwrap).collect();
         assert!(held.iter().all(|other| same(other, &held[0])));
-        assert_eq!((yard.opened(), yard.open().len()), (2, 2), "{grants} principals");
+        // The list's own gives way to that of the only principal.
+        assert_eq!((yard.opened(), yard.open().len()), (2, grants), "{grants} principals");
         drop(held);
         yard.end().await;
     }
 }
 
 /// [TRN-4]: lists are read as a client that can be asked everything. Where one principal alone has the server, its client
-/// takes that connection if it declared as much, and no other does.
+/// takes that connection if it declared as much; if it did not, its own takes the place of it.
 #[tokio::test]
 async fn the_connection_of_the_list_is_for_who_declared_as_much() {
     for (grants, capabilities, adopts) in
@@ -330,6 +331,7 @@ async fn the_connection_of_the_list_is_for_who_declared_as_much() {
         let own = yard.open().into_iter().find(|wire| std::ptr::addr_eq(Arc::as_ptr(wire), Arc::as_ptr(held.link())));
         assert_eq!(Arc::ptr_eq(&own.unwrap(), &list), adopts, "{grants} {capabilities}");
         assert_eq!(yard.opened(), if adopts { 1 } else { 2 }, "{grants} {capabilities}");
+        until("the list's own process gives way to the only principal's", || yard.open().len() == grants).await;
         // Whoever may be asked has it alone.
         assert_eq!(held.is_alone(), capabilities != "{}", "{grants} {capabilities}");
         drop(held);
@@ -585,29 +587,50 @@ async fn a_server_in_doubt_is_listed_again() {
     yard.end().await;
 }
 
-/// What a call of the only principal turns on in its own process is listed, as long as that one lives, and may be
-/// somebody else's business as soon as there is one [POL-10, TRN-4].
+/// The list moves to the only principal's process, and what a call turns on there is listed; when it ends, a new one is
+/// [POL-10, TRN-4].
 #[tokio::test]
-async fn what_the_only_principal_changes_in_its_own_process_is_listed() {
+async fn the_list_moves_to_the_only_principals_process() {
     let yard = Yard::ready(1, |_| {}).await;
-    for way in ["its process ends", "another principal comes"] {
-        let held = yard.held(&call("ann")).await.unwrap();
-        until("its own process", || yard.open().len() == 2).await;
-        let own = yard.open().into_iter().find(|wire| !wire.features.may_be_asked()).unwrap();
+    let held = yard.held(&call("ann")).await.unwrap();
+    until("the list's own process has given way", || yard.open().len() == 1).await;
+    let own = Arc::clone(&yard.open()[0]);
+    assert!(!own.features.may_be_asked());
+    own.turns("on");
+    until("the list of its process", || yard.lists("on")).await;
+    drop(held);
+    own.die();
+    until("the list of a new one", || yard.lists("t")).await;
+    yard.end().await;
+}
+
+/// A second process of the only principal, of a client that declared something else, is listed when it tells of a change;
+/// no longer when it ends, nor when there is another principal [POL-10, TRN-4].
+#[tokio::test]
+async fn the_list_is_read_over_the_process_that_told_of_a_change() {
+    for ends in [true, false] {
+        let yard = Yard::ready(1, |_| {}).await;
+        let first = yard.held(&call("ann")).await.unwrap();
+        until("the list's own process has given way", || yard.open().len() == 1).await;
+        let second = yard.held(&call_of("ann", None, ELICITS)).await.unwrap();
+        let own = yard.open().into_iter().find(|wire| wire.features.may_be_asked()).unwrap();
         own.turns("on");
-        until("the list of its own process", || yard.lists("on")).await;
-        drop(held);
-        if way == "its process ends" {
-            own.die()
+        until("the list of the second process", || yard.lists("on")).await;
+        if ends {
+            own.die();
         } else {
-            yard.server.set_sole(false)
+            yard.server.set_sole(false);
         }
         until("the list of before", || yard.lists("t")).await;
+        drop((first, second));
+        yard.end().await;
     }
     // Of several principals nobody's process says what all of them see.
+    let yard = Yard::ready(2, |_| {}).await;
     let held = yard.held(&call("ann")).await.unwrap();
+    let own = yard.open().into_iter().find(|wire| !wire.features.may_be_asked()).unwrap();
     let read = yard.plant.lists.load(Ordering::SeqCst);
-    yard.open().into_iter().find(|wire| !wire.features.may_be_asked()).unwrap().turns("on");
+    own.turns("on");
     until("the list is read again", || yard.plant.lists.load(Ordering::SeqCst) > read).await;
     assert!(yard.lists("t"));
     drop(held);
@@ -754,8 +777,8 @@ async fn a_list_that_dies_leaves_no_place_behind() {
 /// get in. Who is alone may have all.
 #[tokio::test]
 async fn hanging_calls_leave_room_for_others() {
-    // The list keeps its own.
-    for (grants, most) in [(2, 4), (1, 7)] {
+    // The list keeps its own where there are several.
+    for (grants, most) in [(2, 4), (1, 8)] {
         let yard = Yard::ready(grants, |settings| settings.max_processes = 8).await;
         let ann = call_of("ann", None, ELICITS);
         let mut held = Vec::new();

@@ -154,14 +154,17 @@ impl Server {
             return Err(stopped());
         }
         stock.add(key, Arc::clone(&member));
+        // The list moves to the process of the only principal: what a call changes or ends stands there and nowhere else.
+        let only = self.is_sole() && matches!(key.holder, Holder::Principal(_));
+        if only {
+            self.rest(&mut stock);
+        }
         drop(stock);
         self.found(key.era);
         self.pool.breaker().reset();
         self.attend(key.clone(), member, owner_ended);
         if self.pool.is_resting() {
-            let everybodys =
-                key.holder == Holder::Shared || (self.is_sole() && matches!(key.holder, Holder::Principal(_)));
-            if everybodys && key.features == self.listed_with(key.era) {
+            if only || (key.holder == Holder::Shared && key.features == self.listed_with(key.era)) {
                 self.pool.offer(started);
             }
             self.pool.wake();
