@@ -158,6 +158,10 @@ impl Handler for Hall {
         Err(Reject { retry: Retry::After(Duration::from_millis(2_500)), ..reject })
     }
 
+    fn admit_end(&self, _: &Guest) -> Result<(), Reject> {
+        Ok(())
+    }
+
     fn call(self: &Arc<Self>, _: Guest, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
         let hall = Arc::clone(self);
         async move {
@@ -322,9 +326,9 @@ impl Hall {
 
 fn chatter() -> Vec<Event> {
     vec![
-        Event::Log(LogMessage::read(note("message", r#"{"level":"debug","data":1}"#))),
+        Event::Log(LogMessage::text(note("message", r#"{"level":"debug","data":1}"#))),
         Event::Progress(note("progress", r#"{"progressToken":"p","progress":1}"#)),
-        Event::Log(LogMessage::read(note("message", r#"{"level":"error","data":"a\nb"}"#))),
+        Event::Log(LogMessage::text(note("message", r#"{"level":"error","data":"a\nb"}"#))),
     ]
 }
 
