@@ -15,6 +15,7 @@ import base64
 import copy
 import itertools
 import json
+import os
 import re
 import signal
 import socket
@@ -221,8 +222,8 @@ class Tap(threading.Thread):
 
 
 def tap_child(path, argv):
-    """The program: a child whose lines are written down."""
-    log = Log(path)
+    """The program: a child whose lines are written down, in a log of its own: its number goes into the name."""
+    log = Log(path.replace(".as-", f".{os.getpid()}.as-"))
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the group is told; the child decides
     child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -489,9 +490,13 @@ def judge_folders(checks, judge, folders):
     for folder in folders:
         logs = sorted([*folder.rglob("*.as-server.jsonl"), *folder.rglob("*.as-client.jsonl")])
         checks.check(f"wire: there are logs in {folder.name}", logs)
+        judged = Counter()
         for log in logs:
-            judged = judge.read(log, "server" if log.name.endswith(".as-server.jsonl") else "client")
-            checks.check(f"wire: {log.name} has messages of the gateway", judged)
+            # A child may be ended before it is asked anything: those of one server count together.
+            name = re.sub(r"\.\d+(?=\.as-)", "", log.name)
+            judged[name] += judge.read(log, "server" if log.name.endswith(".as-server.jsonl") else "client")
+        for name, count in judged.items():
+            checks.check(f"wire: {name} has messages of the gateway", count)
     for gateway, revision in sorted({key[:2] for key in judge.counts}):
         counts = {what: count for (side, of, what), count in judge.counts.items() if (side, of) == (gateway, revision)}
         print(f"      as a {gateway}, {revision}: {sum(counts.values())} messages: "
