@@ -241,6 +241,11 @@ impl<H: Handler> Asking<H> {
     /// Asks the client; the answer finds its way back through the session.
     fn ask(&mut self, question: Question) {
         let Question { kind, params, responder } = question;
+        let params = match bridge::for_revision(kind, &params, self.asker.session.facts().version) {
+            Ok(params) => params,
+            // Its server hears why, and the call goes on.
+            Err(unasked) => return responder.settle(Err(unasked.error())),
+        };
         let asked = responder.asked();
         let Some(id) = self.asker.session.ask(responder) else { return };
         let mut request = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{}","params":"#, kind.method()).into_bytes();

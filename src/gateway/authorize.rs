@@ -14,6 +14,7 @@ use super::Gateway;
 use super::inspect::open_state;
 use super::resolve::Resolved;
 use super::standing::Standing;
+use super::visits;
 
 /// A permitted call and its server.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub(super) struct Authorized {
 /// Asks policy; the only way to a [`Permitted`] call.
 pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authorized, Reject> {
     let request_state = open_state(gateway, &resolved)?;
+    visits::check(&resolved.entry.server, &resolved.call)?;
     let Resolved { caller, entry, call, client, owner, own_names: _ } = resolved;
     let action = Action { kind: entry.kind, server: &entry.server, shown: &entry.shown, full: &entry.full };
     let trace = call.trace.as_deref().map(|trace| Box::new(continued(trace)));

@@ -22,6 +22,7 @@ mod standing;
 #[cfg(test)]
 mod tests;
 mod timed;
+mod visits;
 mod watch;
 
 pub use diff::{Changes, Names};

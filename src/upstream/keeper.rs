@@ -17,12 +17,12 @@ use crate::catalog::Lists;
 use crate::runtime::ReadyLatch;
 use crate::wire::mcp::{Capabilities, Kind, Kinds};
 
-use super::OnDown;
 use super::breaker::backoff;
 use super::link::{Changes, Started};
 use super::list::{self, Listing};
 use super::server::{Phase, Server, TargetStatus};
 use super::start::{Berth, ForList, STABLE};
+use super::{Isolation, OnDown};
 
 /// How long after a server went down `on_down = "hide"` takes its tools away [TRN-7].
 const HIDE_AFTER: Duration = Duration::from_secs(10);
@@ -133,7 +133,9 @@ impl Server {
         let kinds = started.can.lists;
         let (found, mut heard) = mpsc::channel(Kind::ALL.len());
         let changes = link.changes();
-        if !started.can.tells.is_empty() || started.can.subscribe {
+        // Where calls share it, a server may ask beside them.
+        let asks = self.settings().isolation() == Isolation::Shared;
+        if !started.can.tells.is_empty() || started.can.subscribe || asks {
             Arc::clone(&link).watch(started.can.tells);
         }
         let mut watching = pin!(self.watches.serve(&link, started.can));

@@ -27,6 +27,9 @@ use super::server::Server;
 /// How many different sets of features have connections of one server for one holder; the holder's clients with another
 /// one are not asked anything. Nobody uses up what another may be asked.
 const CLASSES_MAX: usize = 4;
+/// How many sessions of HTTP+SSE one holder has with a server at once, each for one call that may be asked back; the next
+/// call waits.
+const CHANNELS_MAX: usize = 16;
 /// How many starts of one server go on at once that calls wait for.
 const STARTS_MAX: usize = 4;
 
@@ -384,6 +387,9 @@ impl Server {
         if let Some(member) = shelf.free() {
             return Ok(Found::Held(member.hold()));
         }
+        if self.is_http() && shelf.members.len() >= CHANNELS_MAX {
+            return Ok(Found::Soon);
+        }
         // A start whose task is gone will never end.
         shelf.start.take_if(|start| start.has_changed().is_err());
         if let Some(start) = &shelf.start {
@@ -454,15 +460,16 @@ impl Server {
         Err(StartError::Full(full))
     }
 
-    /// Gives the connection that was opened for the list to its first caller, where it fits.
+    /// Gives the connection that was opened for the list to its first caller, where it fits: whose client declared less would
+    /// have a server that asks what nobody answers.
     fn adopt(self: &Arc<Self>, stock: &mut Stock, key: &Key, call: &UpstreamCall, now: Moment) -> Option<Held> {
         let (link, place) = stock.unowned.as_ref()?;
-        let fits = link.era() == key.era && key.features == Features::NONE && !link.closed().is_cancelled();
+        let fits = link.era() == key.era && key.features == self.listed_with(key.era) && !link.closed().is_cancelled();
         if !fits || !matches!(key.holder, Holder::Principal(_)) || place.assign(&call.principal).is_err() {
             return None;
         }
         let (link, _place) = stock.unowned.take()?;
-        let member = Member::new(link, false, now, &self.pool.places);
+        let member = Member::new(link, self.is_alone(key), now, &self.pool.places);
         let held = member.hold();
         stock.add(key, Arc::clone(&member));
         self.attend(key.clone(), member, None);
@@ -484,6 +491,13 @@ impl Server {
         Key { holder, era, features }
     }
 
+    /// What a server is told that it may ask where its lists are read: everything, for it may list its asking tools to those
+    /// alone who can be asked. A stateless one is told with each request; on a pipe that all share, nobody is asked.
+    pub(super) fn listed_with(&self, era: Era) -> Features {
+        let nobody = !self.is_http() && self.settings().isolation() == Isolation::Shared;
+        if era == Era::Stateless || nobody { Features::NONE } else { Features::ASKABLE }
+    }
+
     /// A pipe does not say which call a question of the server belongs to, so that there is one call at a time.
     pub(super) fn is_alone(&self, key: &Key) -> bool {
         !self.is_http() && key.era == Era::Legacy && key.features.may_be_asked()
@@ -492,13 +506,14 @@ impl Server {
     /// Stops what nobody has used for so long, and forgets what is over [TRN-4].
     pub(super) fn sweep(&self, now: Moment) {
         let mut stock = self.pool.stock();
-        let limit = self.settings().idle_stop.filter(|_| !self.is_http());
+        let limit = self.settings().idle_stop;
         // Subscriptions stand on the connection of the list.
         let watched = !self.watches.is_empty();
         let mut idle = Vec::new();
         for shelf in stock.shelves.values_mut() {
             let stops = |member: &mut Arc<Member>| {
-                let idle = limit.is_some_and(|limit| member.is_idle(now, limit));
+                // What is held open costs something while nobody calls; else there is nothing to stop.
+                let idle = member.link.is_channel() && limit.is_some_and(|limit| member.is_idle(now, limit));
                 idle && !(watched && self.is_catalog(&member.link))
             };
             idle.extend(shelf.members.extract_if(.., stops).map(|member| member.retire()));
@@ -530,9 +545,8 @@ impl Server {
             return false;
         }
         let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(link) = catalog.filter(|link| !link.closed().is_cancelled() && !stock.owns(link)) else {
-            return false;
-        };
+        let rests = |link: &Arc<dyn Link>| link.is_channel() && !link.closed().is_cancelled() && !stock.owns(link);
+        let Some(link) = catalog.filter(rests) else { return false };
         stock.unowned = None;
         self.pool.lay_down();
         link.close();

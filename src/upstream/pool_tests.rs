@@ -24,7 +24,13 @@ use crate::upstream::{Isolation, ServerSettings, Transport};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, RequestId, Response, decode};
 use crate::wire::mcp::{CallParams, Capabilities, Era, Features, Kinds, Method, ProtocolVersion, RequestMeta};
 
+#[cfg(test)]
+#[path = "pool_channel_tests.rs"]
+mod channels;
+
 const ELICITS: &str = r#"{"elicitation":{}}"#;
+/// Everything that a list is read with.
+const ASKABLE: &str = r#"{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{}}}"#;
 
 /// A factory of connections that are no processes.
 #[derive(Debug)]
@@ -93,6 +99,10 @@ impl Wire {
 impl Link for Wire {
     fn era(&self) -> Era {
         Era::Legacy
+    }
+
+    fn is_channel(&self) -> bool {
+        true
     }
 
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
@@ -244,29 +254,56 @@ fn same(one: &Held, two: &Held) -> bool {
     Arc::ptr_eq(one.link(), two.link())
 }
 
-/// [TRN-4], FC-CON-03: a hundred calls to a cold server start one process, whether it is the one the list is read over or
-/// another one.
+/// [TRN-4], FC-CON-03: a hundred calls to a cold server start one process beside the one that the list is read over, however
+/// many principals there are.
 #[tokio::test]
 async fn a_hundred_calls_start_one_process() {
-    for (grants, processes) in [(1, 1), (2, 2)] {
+    for grants in [1, 2] {
         let yard = Yard::new(grants, |_| {});
         let one = call("ann");
         let calls = futures_util::future::join_all((0..100).map(|_| yard.held(&one)));
         let (held, ()) = futures_util::future::join(calls, async {
             until("the start", || yard.opened() == 1).await;
             yard.plant.gate.add_permits(1);
-            if processes == 2 {
-                until("the start of ann's own", || yard.opened() == 2).await;
-                yard.plant.gate.add_permits(1);
-            }
+            until("the start of ann's own", || yard.opened() == 2).await;
+            yard.plant.gate.add_permits(1);
         })
         .await;
         let held: Vec<Held> = held.into_iter().map(Result::unwrap).collect();
         assert!(held.iter().all(|other| same(other, &held[0])));
-        assert_eq!((yard.opened(), yard.open().len()), (processes, processes), "{grants} principals");
+        assert_eq!((yard.opened(), yard.open().len()), (2, 2), "{grants} principals");
         drop(held);
         yard.end().await;
     }
+}
+
+/// [TRN-4]: lists are read as a client that can be asked everything. Where one principal alone has the server, its client
+/// takes that connection if it declared as much, and no other does.
+#[tokio::test]
+async fn the_connection_of_the_list_is_for_who_declared_as_much() {
+    for (grants, capabilities, adopts) in
+        [(1, ASKABLE, true), (1, ELICITS, false), (1, "{}", false), (2, ASKABLE, false), (2, "{}", false)]
+    {
+        let yard = Yard::ready(grants, |_| {}).await;
+        let list = Arc::clone(&yard.open()[0]);
+        assert_eq!(list.features, Features::ASKABLE);
+        let caller = call_of("ann", None, capabilities);
+        let held = yard.held(&caller).await.unwrap();
+        let own = yard.open().into_iter().find(|wire| std::ptr::addr_eq(Arc::as_ptr(wire), Arc::as_ptr(held.link())));
+        assert_eq!(Arc::ptr_eq(&own.unwrap(), &list), adopts, "{grants} {capabilities}");
+        assert_eq!(yard.opened(), if adopts { 1 } else { 2 }, "{grants} {capabilities}");
+        // Whoever may be asked has it alone.
+        assert_eq!(held.0.alone, capabilities != "{}", "{grants} {capabilities}");
+        drop(held);
+        yard.end().await;
+    }
+    // On a pipe that is everybody's nobody is asked: one process is all there is.
+    let yard = Yard::ready(2, |settings| settings.isolation = Some(Isolation::Shared)).await;
+    let plain = [yard.held(&call("ann")).await.unwrap(), yard.held(&call("bob")).await.unwrap()];
+    assert!(same(&plain[0], &plain[1]) && yard.open().iter().all(|wire| wire.features == Features::NONE));
+    assert_eq!(yard.opened(), 1);
+    drop(plain);
+    yard.end().await;
 }
 
 /// [TRN-4]: a start belongs to the pool. The first caller goes away; the second one waits for the same start.
@@ -340,7 +377,7 @@ async fn a_process_that_ends_soon_again_and_again_is_held_back() {
 async fn what_is_busy_is_never_stopped() {
     let idle = Duration::from_secs(100);
     let yard = Yard::ready(1, |settings| settings.idle_stop = Some(idle)).await;
-    let one = call("ann");
+    let one = call_of("ann", None, ASKABLE);
     let held = yard.held(&one).await.unwrap();
     for _ in 0..10 {
         yard.sweep_after(idle * 2);
@@ -454,7 +491,8 @@ async fn a_call_that_may_be_asked_back_is_alone() {
     let first = yard.held(&asking).await.unwrap();
     let second = yard.held(&asking).await.unwrap();
     assert!(!same(&first, &second));
-    assert!(yard.open().iter().filter(|wire| wire.features.may_be_asked()).count() == 2);
+    let asking_wires = || yard.open().into_iter().filter(|wire| wire.features == asking.client.features).count();
+    assert_eq!(asking_wires(), 2);
     // Those that nobody can ask share one, and it is another one.
     let plain = [yard.held(&call("ann")).await.unwrap(), yard.held(&call("ann")).await.unwrap()];
     assert!(same(&plain[0], &plain[1]) && !same(&plain[0], &first));
@@ -486,8 +524,9 @@ async fn four_classes_and_no_more() {
     for capabilities in ALL {
         held.push(yard.held(&call_of("ann", None, capabilities)).await.unwrap());
     }
-    let classes: Vec<bool> = yard.open().iter().map(|wire| wire.features.may_be_asked()).collect();
-    assert_eq!(classes.iter().filter(|asks| **asks).count(), 4);
+    let classes: Vec<Features> = yard.open().iter().map(|wire| wire.features).collect();
+    let asks = |features: &&Features| features.may_be_asked() && **features != Features::ASKABLE;
+    assert_eq!(classes.iter().filter(asks).count(), 4);
     assert!(same(&held[4], &yard.held(&call("ann")).await.unwrap()), "the fifth shares with those of no features");
     // Another principal has classes of its own.
     assert!(yard.held(&call_of("bob", None, ALL[4])).await.unwrap().0.alone);

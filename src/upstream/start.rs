@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Reject, UpstreamCall};
-use crate::wire::mcp::{Era, Features};
+use crate::wire::mcp::Era;
 
 use super::Isolation;
 use super::link::{Changes, Link, StartError, Started, Want};
@@ -145,7 +145,8 @@ impl Server {
         started: Started,
         owner_ended: Option<CancellationToken>,
     ) -> Result<(), StartError> {
-        let alone = self.is_alone(key);
+        // A channel does not say which call a question of the server belongs to, so that there is one call at a time.
+        let alone = started.link.is_channel() && key.era == Era::Legacy && key.features.may_be_asked();
         let member = Member::new(Arc::clone(&started.link), alone, self.clock.now(), &self.pool.places);
         let mut stock = self.pool.stock();
         if !stock.start_over(key) || self.stopping.is_cancelled() {
@@ -161,7 +162,7 @@ impl Server {
         if self.pool.is_resting() {
             let everybodys =
                 key.holder == Holder::Shared || (self.is_sole() && matches!(key.holder, Holder::Principal(_)));
-            if everybodys && key.features == Features::NONE {
+            if everybodys && key.features == self.listed_with(key.era) {
                 self.pool.offer(started);
             }
             self.pool.wake();
@@ -215,7 +216,7 @@ impl Server {
             link.close();
             Arc::clone(&link).ended().await;
             let now = server.clock.now();
-            let soon = !server.is_http() && !member.is_retired() && now.since(member.born) < STABLE;
+            let soon = link.is_channel() && !member.is_retired() && now.since(member.born) < STABLE;
             let words = soon.then(|| link.last_words().unwrap_or_default());
             server.pool.stock().ended(&key, &member, words, now);
             server.pool.places.freed.notify_waiters();
@@ -229,7 +230,7 @@ impl Server {
         }
         let place = if self.is_http() { None } else { Some(self.place_for_list().await) };
         let _permit = self.starts.acquire().await;
-        let want = Want { era: None, features: Features::NONE, place: place.clone() };
+        let want = Want { era: None, features: self.listed_with(Era::Legacy), place: place.clone() };
         let open = Arc::clone(&self.connector).open(want);
         let started =
             tokio::time::timeout(self.settings().start_timeout, open).await.unwrap_or_else(|_| Err(late()))?;
@@ -257,8 +258,9 @@ impl Server {
         let isolation = self.settings().isolation();
         let stateless_http = self.is_http() && link.era() == Era::Stateless;
         if stateless_http || isolation == Isolation::Shared {
-            let key = Key { holder: Holder::Shared, era: link.era(), features: Features::NONE };
-            let member = Member::new(Arc::clone(link), false, self.clock.now(), &self.pool.places);
+            let key = Key { holder: Holder::Shared, era: link.era(), features: self.listed_with(link.era()) };
+            let alone = self.is_alone(&key);
+            let member = Member::new(Arc::clone(link), alone, self.clock.now(), &self.pool.places);
             self.pool.stock().add(&key, Arc::clone(&member));
             self.attend(key, member, None);
         } else if let (Some(place), true, Isolation::Principal) = (place, self.is_sole(), isolation) {

@@ -289,10 +289,10 @@ async fn only_what_is_needed_is_started_and_nothing_is_left() {
         assert!(world.one.pids().is_empty() && world.two.pids().is_empty(), "{verb:?} started a server");
     }
     world.run(&["call", "--as", "alice", "one__echo"]).await.code(0);
-    assert_eq!((world.one.pids().len(), world.two.pids().len()), (1, 0), "one child serves list and call");
+    assert_eq!((world.one.pids().len(), world.two.pids().len()), (2, 0), "one child for the list, one for the call");
     world.run(&["explain", "--as", "bob", "two__echo"]).await.code(0);
     world.run(&["names", "two"]).await.code(0);
-    assert_eq!(world.one.pids().len(), 1);
+    assert_eq!(world.one.pids().len(), 2);
     world.run(&["ls", "tools", "--as", "alice"]).await.code(0);
     for pid in world.one.pids().into_iter().chain(world.two.pids()) {
         assert!(!alive(pid), "child {pid} has outlived its command");

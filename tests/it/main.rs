@@ -4,6 +4,8 @@
 //! loopback.
 
 #[cfg(test)]
+mod asking_tools;
+#[cfg(test)]
 mod attachments;
 #[cfg(test)]
 mod caps;
@@ -72,4 +74,8 @@ mod tls_down;
 #[cfg(test)]
 mod tls_up;
 #[cfg(test)]
+mod two_urls;
+#[cfg(test)]
 mod visible;
+#[cfg(test)]
+mod visits;

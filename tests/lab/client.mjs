@@ -1,10 +1,11 @@
 // A real client for the lab: the TypeScript SDK. Lists tools, makes the given calls, prints one JSON object.
 //
-//   node client.mjs TARGET MODE [--header 'Name: value']... [--tools N] [CALLS]
+//   node client.mjs TARGET MODE [--header 'Name: value']... [--tools N] [--answer ACTION] [CALLS]
 //
 // TARGET: a URL, or a JSON array ["command", "argument", ...] that is started and spoken to over stdio. MODE: legacy |
 // auto | 2026-07-28. --tools: list again until there are N, for a while; a server may add some after its start. CALLS: a JSON array of {"name", "arguments"}, given as text, as a file, or "-" for
-// stdin. Printed: {"client", "era", "version", "tools": [names], "results": [one per call]}. A call that the
+// stdin. --answer: declares elicitation (form and URL), sampling and roots, and answers: elicitations by ACTION (accept |
+// decline | cancel), the others always; what was asked is printed too, as "asked". Printed: {"client", "era", "version", "tools": [names], "results": [one per call]}. A call that the
 // server answers with a JSON-RPC error is a result, {"name", "error": {"code", "message"}}. Exit 1: no connection, no
 // list, or a call without an answer. Exit 2: wrong use.
 
@@ -18,7 +19,7 @@ const PAUSE_MS = 100;
 const MODES = { legacy: 'legacy', auto: 'auto', '2026-07-28': { pin: '2026-07-28' } };
 
 function usage(problem) {
-  console.error(`client.mjs: ${problem}\nuse: client.mjs TARGET legacy|auto|2026-07-28 [--header 'Name: value']... [--tools N] [CALLS]`);
+  console.error(`client.mjs: ${problem}\nuse: client.mjs TARGET legacy|auto|2026-07-28 [--header 'Name: value']... [--tools N] [--answer ACTION] [CALLS]`);
   process.exit(2);
 }
 
@@ -26,11 +27,18 @@ function parseArguments(argv) {
   const headers = {};
   const rest = [];
   let count = 0;
+  let action;
   for (let i = 0; i < argv.length; i += 1) {
     if (argv[i] === '--tools') {
       i += 1;
       count = Number(argv[i]);
       if (!Number.isInteger(count)) usage(`--tools wants a number, got ${argv[i] ?? 'nothing'}`);
+      continue;
+    }
+    if (argv[i] === '--answer') {
+      i += 1;
+      action = argv[i];
+      if (!['accept', 'decline', 'cancel'].includes(action)) usage(`--answer wants an action, got ${action ?? 'nothing'}`);
       continue;
     }
     if (argv[i] !== '--header') {
@@ -47,7 +55,26 @@ function parseArguments(argv) {
   if (!started && !URL.canParse(target ?? '')) usage(`not a URL: ${target ?? 'nothing'}`);
   if (!Object.hasOwn(MODES, mode ?? '')) usage(`unknown mode: ${mode ?? 'nothing'}`);
   if (rest.length > 3) usage(`too many arguments: ${rest.slice(3).join(' ')}`);
-  return { transport: started ? pipes(target) : http(target, headers), mode, count, calls: readCalls(calls) };
+  return { transport: started ? pipes(target) : http(target, headers), mode, count, action, calls: readCalls(calls) };
+}
+
+const ABLE = { elicitation: { form: {}, url: {} }, sampling: {}, roots: { listChanged: true } };
+
+/** Has a client answer what it is asked; what that was is noted. */
+function answers(client, action, asked) {
+  client.setRequestHandler('elicitation/create', async ({ params }) => {
+    asked.push({ method: 'elicitation/create', mode: params.mode ?? 'form', message: params.message });
+    if (action !== 'accept' || params.mode === 'url') return { action };
+    return { action, content: { name: 'Ann' } };
+  });
+  client.setRequestHandler('sampling/createMessage', async ({ params }) => {
+    asked.push({ method: 'sampling/createMessage', message: params.systemPrompt });
+    return { role: 'assistant', content: { type: 'text', text: 'Paris' }, model: 'lab' };
+  });
+  client.setRequestHandler('roots/list', async () => {
+    asked.push({ method: 'roots/list' });
+    return { roots: [{ uri: 'file:///lab', name: 'lab' }] };
+  });
 }
 
 function pipes(target) {
@@ -99,8 +126,12 @@ async function callOne(client, { name, arguments: args = {} }) {
 }
 
 async function main() {
-  const { transport, mode, count, calls } = parseArguments(process.argv.slice(2));
-  const client = new Client({ name: 'lab-typescript', version: '1' }, { versionNegotiation: { mode: MODES[mode] } });
+  const { transport, mode, count, action, calls } = parseArguments(process.argv.slice(2));
+  const capabilities = action === undefined ? {} : ABLE;
+  const options = { capabilities, versionNegotiation: { mode: MODES[mode] } };
+  const client = new Client({ name: 'lab-typescript', version: '1' }, options);
+  const asked = [];
+  if (action !== undefined) answers(client, action, asked);
   await client.connect(transport);
   const tools = await listSettled(client, count);
   const results = [];
@@ -111,6 +142,7 @@ async function main() {
     version: client.getNegotiatedProtocolVersion(),
     tools,
     results,
+    ...(action === undefined ? {} : { asked }),
   };
   if (transport.sessionId !== undefined) await transport.terminateSession();
   await client.close();

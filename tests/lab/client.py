@@ -1,10 +1,12 @@
 """A real client for the lab: the Python SDK. Lists tools, makes the given calls, prints one JSON object.
 
-    python client.py TARGET MODE [--header 'Name: value']... [--tools N] [CALLS]
+    python client.py TARGET MODE [--header 'Name: value']... [--tools N] [--answer ACTION] [CALLS]
 
 TARGET: a URL, or a JSON array ["command", "argument", ...] that is started and spoken to over stdio. MODE: legacy |
 auto | 2026-07-28. --tools: list again until there are N, for a while; a server may add some after its start. CALLS: a
-JSON array of {"name", "arguments"}, given as text, as a file, or "-" for stdin. Printed:
+JSON array of {"name", "arguments"}, given as text, as a file, or "-" for stdin. --answer: declares elicitation, sampling
+and roots, and answers: elicitations by ACTION (accept | decline | cancel), the others always; what was asked is printed
+too, as "asked". Printed:
 {"client", "era", "version", "tools": [names], "results": [one per call]}. A call that the server answers
 with a JSON-RPC error is a result, {"name", "error": {"code", "message"}}. Exit 1: no connection, no list, or a call
 without an answer. Exit 2: wrong use.
@@ -18,6 +20,7 @@ import sys
 import time
 from pathlib import Path
 
+import mcp_types as types
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 from mcp.shared.exceptions import MCPError
@@ -49,6 +52,7 @@ def parse_arguments():
     parser.add_argument("mode", choices=["legacy", "auto", "2026-07-28"])
     parser.add_argument("--header", type=header, action="append", default=[])
     parser.add_argument("--tools", type=int, default=0)
+    parser.add_argument("--answer", choices=["accept", "decline", "cancel"])
     parser.add_argument("calls", nargs="?", type=calls, default=[])
     return parser.parse_intermixed_args()
 
@@ -87,9 +91,31 @@ async def call_one(client, call):
     }
 
 
+def answering(action, asked):
+    """The callbacks of a client that can be asked; what it is asked is noted."""
+
+    async def elicit(_context, params):
+        asked.append({"method": "elicitation/create", "mode": params.mode or "form", "message": params.message})
+        content = {"name": "Ann"} if action == "accept" and params.mode != "url" else None
+        return types.ElicitResult(action=action, content=content)
+
+    async def sample(_context, params):
+        asked.append({"method": "sampling/createMessage", "message": params.system_prompt})
+        return types.CreateMessageResult(role="assistant", content=types.TextContent(type="text", text="Paris"), model="lab")
+
+    async def roots(_context):
+        asked.append({"method": "roots/list"})
+        return types.ListRootsResult(roots=[types.Root(uri="file:///lab", name="lab")])
+
+    return {"elicitation_callback": elicit, "sampling_callback": sample, "list_roots_callback": roots}
+
+
 async def converse(target, args):
-    async with Client(target, mode=args.mode) as client:
+    asked = []
+    callbacks = answering(args.answer, asked) if args.answer else {}
+    async with Client(target, mode=args.mode, **callbacks) as client:
         return {
+            **({"asked": asked} if args.answer else {}),
             "client": "python",
             "era": "legacy" if client.protocol_version < "2026" else "modern",
             "version": client.protocol_version,

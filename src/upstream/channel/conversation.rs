@@ -236,7 +236,8 @@ impl Conversation {
         }
     }
 
-    fn dispatch(self: &Arc<Self>, message: Message) {
+    /// Takes a message.
+    pub(in crate::upstream) fn dispatch(self: &Arc<Self>, message: Message) {
         match message {
             Message::Notification(notification) => self.hear(&notification),
             Message::Request(request) => self.asked(&request),
@@ -265,7 +266,7 @@ impl Conversation {
                 }
             }
             "notifications/message" => {
-                if !self.table.log(&notification.raw) {
+                if !self.table.log(notification) {
                     count(&self.counts.others);
                 }
             }

@@ -4,7 +4,7 @@
 //! once for all who noticed; a request that was refused is sent at most once more.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -79,6 +79,8 @@ pub(super) struct SessionLink {
     asking: Arc<Semaphore>,
     /// Cancelled when it is known whether the session has a stream beside its calls.
     pub(super) listening: CancellationToken,
+    /// That stream was asked for.
+    streams: AtomicBool,
 }
 
 /// Cancels a request when it is dropped before the request has ended.
@@ -162,6 +164,7 @@ impl SessionLink {
             questions: Arc::default(),
             asking: Arc::new(Semaphore::new(QUESTIONS_MAX)),
             listening: CancellationToken::new(),
+            streams: AtomicBool::new(false),
         }
     }
 
@@ -252,7 +255,7 @@ impl SessionLink {
     /// Opens the stream beside the calls, and waits until it is there or known not to be: what a server asks there before
     /// would be lost.
     pub(super) async fn listen_beside(self: &Arc<Self>) {
-        self.tasks.clone().spawn("http session stream", listen::session(Arc::clone(self)));
+        Arc::clone(self).watch(Kinds::NONE);
         if tokio::time::timeout(LISTEN_TIMEOUT, self.listening.cancelled()).await.is_err() {
             tracing::debug!(server = %self.target.name, "the session's stream is not answered yet");
         }
@@ -350,7 +353,8 @@ impl SessionLink {
             probe::initialize(&self.target, &self.tasks, (id, lost + 1), self.features),
         )
         .await;
-        match opened.unwrap_or_else(|_| Err(StartError::Failed("initialize was not answered in time".to_owned()))) {
+        let late = |_| Err(StartError::Failed("initialize was not answered in time".to_owned()).into());
+        match opened.unwrap_or_else(late).map_err(|refusal| refusal.err) {
             Ok((session, _)) => {
                 self.session.store(Arc::new(session));
                 self.loudness.forget();
@@ -396,6 +400,10 @@ impl Link for SessionLink {
         Era::Legacy
     }
 
+    fn is_channel(&self) -> bool {
+        false
+    }
+
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
         match &outgoing {
             Outgoing::Call(call) if self.features.may_be_asked() => {
@@ -407,7 +415,9 @@ impl Link for SessionLink {
     }
 
     fn watch(self: Arc<Self>, _: Kinds) {
-        self.tasks.clone().spawn("http session stream", listen::session(self));
+        if !self.streams.swap(true, Ordering::AcqRel) {
+            self.tasks.clone().spawn("http session stream", listen::session(self));
+        }
     }
 
     fn changes(&self) -> watch::Receiver<Changes> {

@@ -250,15 +250,15 @@ fn quoted(key: &[u8]) -> Bytes {
 }
 
 /// An object being written.
-struct Object(Vec<u8>);
+pub(super) struct Object(Vec<u8>);
 
 impl Object {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(vec![b'{'])
     }
 
     /// Adds a member; `key` is JSON text.
-    fn member(&mut self, key: &[u8], value: &[u8]) {
+    pub(super) fn member(&mut self, key: &[u8], value: &[u8]) {
         if self.0.len() > 1 {
             self.0.push(b',');
         }
@@ -268,14 +268,14 @@ impl Object {
     }
 
     /// Adds the members of another object that are wanted.
-    fn rest(&mut self, object: &[u8], wanted: impl Fn(&[u8]) -> bool) {
+    pub(super) fn rest(&mut self, object: &[u8], wanted: impl Fn(&[u8]) -> bool) {
         let Ok(members) = json::members(object) else { return };
         for (key, value) in members.iter().filter(|(key, _)| wanted(key)) {
             self.member(&quoted(&key), value.get());
         }
     }
 
-    fn end(mut self) -> Bytes {
+    pub(super) fn end(mut self) -> Bytes {
         self.0.push(b'}');
         Bytes::from(self.0)
     }

@@ -7,8 +7,8 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Edits, Request};
 use crate::wire::mcp::{
-    CAPABILITIES_KEY, CLIENT_INFO_KEY, CallParams, Era, LOG_LEVEL_KEY, Level, ProtocolVersion, RESERVED_PREFIX,
-    RequestMeta, Trace, VERSION_KEY,
+    CAPABILITIES_KEY, CLIENT_INFO_KEY, CallParams, Era, Features, LOG_LEVEL_KEY, Level, ProtocolVersion,
+    RESERVED_PREFIX, RequestMeta, Trace, VERSION_KEY,
 };
 
 use super::input::only_answers;
@@ -43,13 +43,8 @@ pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, ho
     if let (Some(at), None) = (&params.arguments_at, &params.arguments) {
         edits.replace(at.clone(), Bytes::from_static(b"{}"));
     }
-    if let (Some(at), Some(state)) = (&params.request_state_at, &hop.request_state) {
-        edits.replace(at.clone(), state.clone());
-    }
-    if let Some(at) = &params.responses_at
-        && let Some(answers) = only_answers(&request.raw.slice(at.clone()))
-    {
-        edits.replace(at.clone(), answers);
+    if params.request_state_at.is_some() || params.responses_at.is_some() {
+        lower_retry(&mut edits, request, params, hop);
     }
     if let Some(rebuilt) = rebuilt_meta(meta, hop) {
         match &params.meta_at {
@@ -65,6 +60,27 @@ pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, ho
         };
     }
     edits.apply()
+}
+
+/// Rewrites what a retry has beside its call: the server's own state, and what is an answer. A server of sessions knows
+/// neither; to it the call is made anew.
+fn lower_retry(edits: &mut Edits, request: &Request, params: &CallParams, hop: &Hop) {
+    if hop.era == Era::Legacy {
+        let Some(place) = request.params.as_deref().map(|params| params.place().clone()) else { return };
+        let Ok(members) = json::members(request.raw.get(place.clone()).unwrap_or_default()) else { return };
+        for cut in members.without(|key| matches!(key, b"inputResponses" | b"requestState")) {
+            edits.replace(place.start + cut.start..place.start + cut.end, Bytes::new());
+        }
+        return;
+    }
+    if let (Some(at), Some(state)) = (&params.request_state_at, &hop.request_state) {
+        edits.replace(at.clone(), state.clone());
+    }
+    if let Some(at) = &params.responses_at
+        && let Some(answers) = only_answers(&request.raw.slice(at.clone()))
+    {
+        edits.replace(at.clone(), answers);
+    }
 }
 
 /// Returns `_meta` for the next hop, `None` where it can stay as it is.
@@ -127,15 +143,17 @@ fn object(own: &[(&str, Bytes)], token: Option<u64>, meta: &RequestMeta, trace: 
     out.freeze()
 }
 
-/// Spells a request of the gateway's own; `members` are the params' members without braces.
+/// Spells a request of the gateway's own; `members` are the params' members without braces. A stateless server is told that
+/// everything can be asked, for it may list its asking tools to such clients alone; these requests cannot be asked back.
 #[must_use]
 pub fn own_request(id: u64, method: &str, era: Era, client_info: &[u8], members: &str) -> Bytes {
     let meta = match era {
         Era::Legacy => String::new(),
         Era::Stateless => format!(
-            "\"_meta\":{{\"{VERSION_KEY}\":\"{}\",\"{CLIENT_INFO_KEY}\":{},\"{CAPABILITIES_KEY}\":{{}}}}{}",
+            "\"_meta\":{{\"{VERSION_KEY}\":\"{}\",\"{CLIENT_INFO_KEY}\":{},\"{CAPABILITIES_KEY}\":{}}}{}",
             ProtocolVersion::V2026_07_28,
             String::from_utf8_lossy(client_info),
+            Features::ASKABLE.spelled(era),
             if members.is_empty() { "" } else { "," },
         ),
     };
@@ -166,6 +184,21 @@ mod tests {
             trace: None,
         };
         String::from_utf8(lower_call(&request, &params, &meta, &hop).to_vec()).unwrap()
+    }
+
+    /// [R63]: a server of sessions is told nothing of answers, wherever they stand.
+    #[test]
+    fn answers_stay_in_the_newer_era() {
+        for params in [
+            r#"{"inputResponses":{"k":{}},"name":"s__t","_meta":{"progressToken":1}}"#,
+            r#"{"name":"s__t","requestState":"x","arguments":{},"inputResponses":{"k":{}}}"#,
+        ] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+            let legacy = lower(&text, Era::Legacy);
+            assert!(!legacy.contains("inputResponses") && !legacy.contains("requestState"), "{legacy}");
+            assert!(serde_json::from_str::<serde_json::Value>(&legacy).unwrap()["params"]["name"] == "t", "{legacy}");
+            assert!(lower(&text, Era::Stateless).contains("inputResponses"));
+        }
     }
 
     /// [R86]: two legacy peers see each other's bytes but for id and name.
@@ -212,12 +245,12 @@ mod tests {
             ("null", "{}"),
             ("[{}]", "{}"),
         ] {
-            let spelled = |answers: &str, id: u64, name: &str| {
-                format!(
-                    r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","inputResponses":{answers},"requestState":"s"}}}}"#
-                )
+            let params = |answers: &str, name: &str| {
+                format!(r#""name":"{name}","inputResponses":{answers},"requestState":"s"}}}}"#)
             };
-            assert_eq!(lower(&spelled(given, 1, "s__t"), Era::Legacy), spelled(wanted, 7, "t"));
+            let start = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"#;
+            let lowered = lower(&format!("{start}{}", params(given, "s__t")), Era::Stateless);
+            assert!(lowered.ends_with(&params(wanted, "t")), "{lowered}");
         }
     }
 
@@ -229,7 +262,7 @@ mod tests {
         );
         assert_eq!(
             own_request(1, "tools/list", Era::Stateless, b"{}", r#""cursor":"""#),
-            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{},"io.modelcontextprotocol/clientCapabilities":{}},"cursor":""}}"#
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{}}}},"cursor":""}}"#
         );
     }
 }

@@ -55,6 +55,14 @@ impl Features {
     /// A client that cannot be asked anything.
     pub const NONE: Self = Self(0);
 
+    /// A client that can be asked everything the gateway carries: what lists are read as, so that nothing is missing in them.
+    pub const ASKABLE: Self = Self::NONE
+        .with(Feature::ElicitationForm)
+        .with(Feature::ElicitationUrl)
+        .with(Feature::Roots)
+        .with(Feature::Sampling)
+        .with(Feature::SamplingTools);
+
     /// Reads declared capabilities, a JSON object, as a client of `version` may mean them. What is no object counts as not
     /// declared.
     #[must_use]

@@ -2,6 +2,8 @@
 //!
 //! Not for: carrying the question (`exchange`) or spelling it for another era (`wire::bridge`).
 
+use bytes::Bytes;
+
 use crate::wire::json;
 use crate::wire::jsonrpc::{ErrorCode, code};
 
@@ -25,6 +27,16 @@ pub struct Unasked {
     pub code: ErrorCode,
     /// The words.
     pub message: &'static str,
+}
+
+// === impl Unasked ===
+
+impl Unasked {
+    /// Spells the error, a JSON object.
+    #[must_use]
+    pub fn error(self) -> Bytes {
+        Bytes::from(format!(r#"{{"code":{},"message":"{}"}}"#, self.code.0, self.message))
+    }
 }
 
 // === impl InputKind ===

@@ -1,18 +1,21 @@
 """A scripted MCP server over stdio that asks: the tool `quiz` runs the script in its arguments.
 
-Arguments: what it speaks (legacy, stateless), and the path of its log, to which every line that it reads is written.
+Arguments: what it speaks (legacy, stateless), and the path of its log, to which every line that it reads is written; with
+`early` it asks two questions as soon as it is told that it is initialized.
 `quiz` takes `rounds`, a list of lists of questions ({"method", "params"}). A legacy server sends each round's questions and
 waits for all answers; a stateless one ends the call with `input_required`. The result's `answers` holds, round by round, what
 was answered. A question with `withdraw` is cancelled by the server as soon as it is sent. `plain` asks nothing, `hold` never
-answers.
+answers. `asking` is `quiz` for clients that declared elicitation; no others are shown it, or may call it.
 """
 
 import json
 import sys
 
-SPEAKS, PATH = sys.argv[1], sys.argv[2]
+SPEAKS, PATH, EARLY = sys.argv[1], sys.argv[2], "early" in sys.argv[3:]
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 log = open(PATH, "a", encoding="utf-8", buffering=1)
 calls, questions, last = {}, {}, [100]
+declared = {}
 
 
 def send(message):
@@ -67,6 +70,11 @@ def stateless(request):
     send({"id": request["id"], "result": result})
 
 
+def may(tool, message):
+    able = "elicitation" in message["params"].get("_meta", {}).get(CAPABILITIES, declared)
+    return tool != "asking" or able
+
+
 for line in sys.stdin.buffer:
     log.write(line.decode())
     message = json.loads(line)
@@ -76,21 +84,27 @@ for line in sys.stdin.buffer:
     elif method == "notifications/cancelled":
         calls.pop(json.dumps(message["params"]["requestId"]), None)
     elif id is None:
-        pass
+        if method == "notifications/initialized" and EARLY:
+            send({"id": "early-1", "method": "roots/list"})
+            send({"id": "early-2", "method": "elicitation/create", "params": {"message": "?", "requestedSchema": {}}})
     elif ("io.modelcontextprotocol/protocolVersion" in json.dumps(message)) != (SPEAKS == "stateless"):
         send({"id": id, "error": {"code": -32601, "message": "no"}})
     elif method == "initialize":
+        declared = message["params"]["capabilities"]
         send({"id": id, "result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "quiz", "version": "1"}}})
     elif method == "server/discover":
         send({"id": id, "result": {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "ttlMs": 0, "cacheScope": "public"}})
     elif method == "tools/list":
-        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("quiz", "plain", "hold")]
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("quiz", "plain", "hold", "asking")
+                 if may(name, message)]
         more = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"} if SPEAKS == "stateless" else {}
         send({"id": id, "result": {**more, "tools": tools}})
+    elif method == "tools/call" and not may(message["params"]["name"], message):
+        send({"id": id, "error": {"code": -32602, "message": "no such tool for you"}})
     elif method == "tools/call" and message["params"]["name"] == "plain":
         more = {"resultType": "complete"} if SPEAKS == "stateless" else {}
         send({"id": id, "result": {**more, "content": []}})
-    elif method == "tools/call" and message["params"]["name"] == "quiz":
+    elif method == "tools/call" and message["params"]["name"] in ("quiz", "asking"):
         if SPEAKS == "stateless":
             stateless(message)
         else:

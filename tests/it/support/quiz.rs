@@ -2,7 +2,9 @@
 //!
 //! The tool `quiz` takes `rounds`, a list of lists of questions; its result's `answers` holds what was answered, round by
 //! round. A question with `withdraw` is cancelled by its server at once; one with `beside` is asked on the session's own
-//! stream. A legacy server sends requests, a stateless one ends calls with `input_required`.
+//! stream. A legacy server sends requests, a stateless one ends calls with `input_required`. `asking` is `quiz` for clients that
+//! declared elicitation; no others are shown it, or may call it. `visit`, over HTTP and of
+//! the older era, asks for a visit by an error as often as its argument `times` says.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,6 +22,8 @@ use super::wire::{Wire, raw};
 use super::{Era, folder};
 
 const EVENTS: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
+/// The session of clients that declared elicitation.
+const ABLE_SESSION: &str = "able";
 /// Everything a client can declare.
 pub(crate) const ABLE: &str =
     r#"{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{"listChanged":true}}"#;
@@ -39,6 +43,8 @@ pub(crate) struct Script {
     answers: Mutex<HashMap<String, oneshot::Sender<Value>>>,
     last: AtomicU64,
     beside: Mutex<Option<mpsc::Sender<String>>>,
+    /// How often a visit was asked for.
+    visits: AtomicU64,
 }
 
 /// A question of a script: what, with which message.
@@ -93,6 +99,7 @@ impl Quiz {
             answers: Mutex::default(),
             last: AtomicU64::new(0),
             beside: Mutex::default(),
+            visits: AtomicU64::new(0),
         });
         let (all, serving) = (tasks.clone(), Arc::clone(&script));
         tasks.spawn("quiz server", async move {
@@ -113,6 +120,12 @@ impl Quiz {
                 format!("command = \"python3\"\nargs = [{}]", args.map(|arg| super::quoted(&arg)).join(", "))
             }
         }
+    }
+
+    /// The same for a child that asks as soon as it is told that it is initialized.
+    pub(crate) fn lines_of_early(&self) -> String {
+        let lines = self.lines();
+        format!("{}, \"early\"]", lines.strip_suffix(']').expect("a child"))
     }
 
     /// Every message that it was sent.
@@ -160,12 +173,20 @@ impl Script {
                 }
                 (None, None) | (Some(_), None) => reply(&mut wire, "202 Accepted", "", "").await,
                 (Some(method), Some(id)) => {
-                    if !self.request(&mut wire, method, &id, &message).await {
+                    let able = match message["params"]["_meta"].get("io.modelcontextprotocol/clientCapabilities") {
+                        Some(capabilities) => capabilities["elicitation"].is_object(),
+                        None => head.field("mcp-session-id") == Some(ABLE_SESSION),
+                    };
+                    if !self.request(&mut wire, (method, &id, able), &message).await {
                         return;
                     }
                 }
             }
         }
+    }
+
+    fn visited(&self) -> u64 {
+        self.visits.load(Ordering::SeqCst)
     }
 
     async fn stream(&self, wire: &mut Wire) {
@@ -184,7 +205,7 @@ impl Script {
     }
 
     /// Answers a request; `false` if the connection is used up.
-    async fn request(&self, wire: &mut Wire, method: &str, id: &str, message: &Value) -> bool {
+    async fn request(&self, wire: &mut Wire, (method, id, able): (&str, &str, bool), message: &Value) -> bool {
         let stateless = message.to_string().contains("io.modelcontextprotocol/protocolVersion");
         if stateless != (self.era == Era::Stateless) {
             let error = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"no"}}}}"#);
@@ -194,7 +215,11 @@ impl Script {
         let tool = message["params"]["name"].as_str().unwrap_or_default();
         let (field, result) = match (method, tool) {
             ("initialize", _) => (
-                "Mcp-Session-Id: s\r\n",
+                if message["params"]["capabilities"]["elicitation"].is_object() {
+                    "Mcp-Session-Id: able\r\n"
+                } else {
+                    "Mcp-Session-Id: s\r\n"
+                },
                 json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": { "name": "quiz", "version": "1" } }),
             ),
             ("server/discover", _) => (
@@ -203,7 +228,8 @@ impl Script {
             ),
             ("tools/list", _) => {
                 let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
-                let mut result = json!({ "tools": [tool("quiz"), tool("plain"), tool("hold")] });
+                let names = ["quiz", "plain", "hold", "visit", "asking"].into_iter().take(if able { 5 } else { 4 });
+                let mut result = json!({ "tools": names.map(tool).collect::<Vec<_>>() });
                 if stateless {
                     result["resultType"] = json!("complete");
                     result["ttlMs"] = json!(0);
@@ -215,8 +241,14 @@ impl Script {
                 wire.gone().await;
                 return false;
             }
-            ("tools/call", "quiz") if !stateless => return self.quiz(wire, id, message).await,
-            ("tools/call", "quiz") => ("", stateless_round(message)),
+            ("tools/call", "asking") if !able => {
+                return refuse(wire, id, &json!({ "code": -32602, "message": "no such tool for you" })).await;
+            }
+            ("tools/call", "visit") if message["params"]["arguments"]["times"].as_u64() > Some(self.visited()) => {
+                return refuse(wire, id, &visit_first(self.visits.fetch_add(1, Ordering::SeqCst))).await;
+            }
+            ("tools/call", "quiz" | "asking") if !stateless => return self.quiz(wire, id, message).await,
+            ("tools/call", "quiz" | "asking") => ("", stateless_round(message)),
             _ if stateless => ("", json!({ "resultType": "complete", "content": [] })),
             _ => ("", json!({ "content": [] })),
         };
@@ -296,6 +328,17 @@ fn stateless_round(message: &Value) -> Value {
             result
         }
     }
+}
+
+/// The error that asks for a visit.
+fn visit_first(number: u64) -> Value {
+    let visit = json!({ "mode": "url", "elicitationId": format!("e-{number}"), "url": "https://example.com/v", "message": "Sign in" });
+    json!({ "code": -32042, "message": "visit first", "data": { "elicitations": [visit] } })
+}
+
+async fn refuse(wire: &mut Wire, id: &str, error: &Value) -> bool {
+    reply(wire, "200 OK", "", &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)).await;
+    true
 }
 
 async fn reply(wire: &mut Wire, status: &str, fields: &str, body: &str) {
