@@ -30,6 +30,8 @@ const HIDE_AFTER: Duration = Duration::from_secs(10);
 const COALESCE: Duration = Duration::from_millis(250);
 /// A list with a time to live is read again after it, but not more often than this; nor is one that could not be read.
 const TTL_MIN: Duration = Duration::from_secs(5);
+/// What a server says of a longer time is not believed.
+const TTL_MAX: Duration = Duration::from_secs(86_400);
 /// How often the pause is doubled while nothing new comes of it.
 const DOUBLED_MAX: u32 = 4;
 /// How often it is looked at what nobody uses, at the least and at the most.
@@ -306,9 +308,9 @@ async fn keep_kind(
 /// The pause before a list is read again though nobody has told of a change: its time to live, longer while nothing new comes
 /// of it, with up to a quarter of jitter [R84].
 fn again_after(ttl: Duration, vain: u32) -> Duration {
-    let base = ttl.max(TTL_MIN).saturating_mul(1 << vain.min(DOUBLED_MAX));
+    let base = ttl.clamp(TTL_MIN, TTL_MAX).saturating_mul(1 << vain.min(DOUBLED_MAX));
     let jitter = crate::seal::random::<1>().map_or(0, |[byte]| u32::from(byte));
-    base.saturating_add(base / 4 * jitter / 255)
+    base + base / 4 * jitter / 255
 }
 
 /// Waits until the server has told of a change of this kind since `before`.
@@ -362,7 +364,7 @@ impl Keeping {
 mod tests {
     use std::time::Duration;
 
-    use super::{TTL_MIN, again_after};
+    use super::{TTL_MAX, TTL_MIN, again_after};
 
     /// [R84]
     #[test]
@@ -374,11 +376,12 @@ mod tests {
             (60 * second, 1, 120 * second),
             (60 * second, 4, 960 * second),
             (60 * second, u32::MAX, 960 * second),
+            (Duration::MAX, 0, TTL_MAX),
+            (Duration::from_millis(u64::MAX), 4, TTL_MAX * 16),
         ] {
             let pauses: Vec<Duration> = (0..64).map(|_| again_after(ttl, vain)).collect();
             assert!(pauses.iter().all(|pause| (least..=least * 5 / 4).contains(pause)), "{ttl:?} {vain}");
             assert!(pauses.iter().any(|pause| pause != &pauses[0]), "all at once");
         }
-        assert!(again_after(Duration::MAX, 4) >= Duration::from_secs(u64::MAX));
     }
 }
