@@ -175,7 +175,9 @@ class Tap(threading.Thread):
         waiting = deque()
 
         def request(start, fields):
-            facts = {"exchange": next(self.numbers), "session": fields.get("mcp-session-id"),
+            # In HTTP+SSE the query says whose stream the answer comes on.
+            query = start.split(" ")[1].partition("?")[2]
+            facts = {"exchange": next(self.numbers), "session": fields.get("mcp-session-id") or query or None,
                      "version": fields.get("mcp-protocol-version")}
             waiting.append(facts)
             return whole(lambda text: self.log.note("client", text, **facts))
@@ -183,8 +185,14 @@ class Tap(threading.Thread):
         def response(_start, fields):
             facts = waiting.popleft()
             facts = {**facts, "session": fields.get("mcp-session-id") or facts["session"]}
-            stream = fields.get("content-type", "").startswith("text/event-stream")
-            return (events if stream else whole)(lambda text: self.log.note("server", text, **facts))
+
+            def said(text):
+                if text.startswith("/") and "?" in text:
+                    facts["session"] = text.partition("?")[2]  # the first event of HTTP+SSE: where to post
+                else:
+                    self.log.note("server", text, **facts)
+
+            return (events if fields.get("content-type", "").startswith("text/event-stream") else whole)(said)
 
         return http_messages(request), http_messages(response)
 
