@@ -40,7 +40,7 @@ pub struct Gateway {
     pub(super) published: watch::Sender<u64>,
     pub(super) timed: Arc<AllTimed>,
     /// Who watches resources.
-    pub(super) watchers: Mutex<Vec<Watcher>>,
+    pub(super) watchers: Mutex<Vec<Arc<Watcher>>>,
     pub(super) seal: Seal,
     pub(super) clock: Clock,
     /// What of answers is kept.
@@ -164,6 +164,10 @@ impl Handler for Gateway {
 
     fn admit(&self, caller: &Identified) -> Result<(), Reject> {
         admit::request(caller)
+    }
+
+    fn admit_end(&self, caller: &Identified) -> Result<(), Reject> {
+        admit::end(caller)
     }
 
     fn call(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {

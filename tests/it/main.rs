@@ -18,6 +18,10 @@ mod command_line;
 #[cfg(test)]
 mod deploy;
 #[cfg(test)]
+mod desktop_policy;
+#[cfg(test)]
+mod down;
+#[cfg(test)]
 mod eras;
 #[cfg(test)]
 mod explain;
@@ -29,6 +33,10 @@ mod gone;
 mod help;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod hostile_bodies;
+#[cfg(test)]
+mod hostile_questions;
 #[cfg(test)]
 mod http_sse;
 #[cfg(test)]
@@ -58,6 +66,8 @@ mod reaper;
 #[cfg(test)]
 mod reload;
 #[cfg(test)]
+mod revoked;
+#[cfg(test)]
 mod schema;
 #[cfg(test)]
 mod soak;
@@ -76,7 +86,11 @@ mod tls_down;
 #[cfg(test)]
 mod tls_up;
 #[cfg(test)]
+mod tokens;
+#[cfg(test)]
 mod two_urls;
+#[cfg(test)]
+mod unread;
 #[cfg(test)]
 mod visible;
 #[cfg(test)]
