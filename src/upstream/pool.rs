@@ -454,10 +454,12 @@ impl Server {
     }
 
     /// Stops the connection that the list is read over, until somebody calls; `false` if there is none that may be.
-    pub(super) fn rest(&self, stock: &mut Stock) -> bool {
-        if !self.watches.is_empty() {
-            return false;
-        }
+    fn rest(&self, stock: &mut Stock) -> bool {
+        self.watches.is_empty() && self.let_go(stock)
+    }
+
+    /// Stops the connection that was opened for the list; `false` if there is none, or somebody has it.
+    pub(super) fn let_go(&self, stock: &mut Stock) -> bool {
         let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let rests = |link: &Arc<dyn Link>| link.is_channel() && !link.closed().is_cancelled() && !stock.owns(link);
         let Some(link) = catalog.filter(rests) else { return false };

@@ -157,7 +157,7 @@ impl Server {
         // The list moves to the process of the only principal: what a call changes or ends stands there and nowhere else.
         let only = self.is_sole() && matches!(key.holder, Holder::Principal(_));
         if only {
-            self.rest(&mut stock);
+            self.let_go(&mut stock);
         }
         drop(stock);
         self.found(key.era);
