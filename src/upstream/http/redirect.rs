@@ -23,7 +23,6 @@ const HOPS_MAX: usize = 5;
 const BODY_MAX: usize = 16 << 10;
 
 /// How a target follows redirects.
-#[derive(Debug)]
 pub(super) struct Redirects {
     uri: Uri,
     dialer: Dialer,

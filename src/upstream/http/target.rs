@@ -3,6 +3,7 @@
 //! Not for: sessions, eras, or what a message means. Invariants: configured headers go to this endpoint alone and replace
 //! ours; what is said in public names the server, never its address.
 
+use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -32,7 +33,6 @@ const UNSEEN_BYTES_MIN: u64 = 64 << 10;
 const SNIPPET_MAX: usize = 200;
 
 /// One endpoint.
-#[derive(Debug)]
 pub(super) struct Target {
     pub(super) name: UpstreamName,
     uri: Uri,
@@ -392,6 +392,13 @@ impl Target {
                 self.reject(format!("server '{}' sent a malformed event stream", self.name), other.to_string())
             }
         }
+    }
+}
+
+/// Its URL and headers may hold secrets [CFG-3]: they are not shown.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
