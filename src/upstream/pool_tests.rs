@@ -569,6 +569,27 @@ async fn a_server_in_doubt_is_listed_again() {
     yard.end().await;
 }
 
+/// [TRN-8]: a caller's process that ends by itself may come back with another list, while the one that the list is read over
+/// lives on: it is read again. One that is stopped tells of nothing.
+#[tokio::test]
+async fn a_process_that_dies_puts_the_list_in_doubt() {
+    let yard = Yard::ready(2, |_| {}).await;
+    for dies in [false, true] {
+        let lists = yard.plant.lists.load(Ordering::SeqCst);
+        drop(yard.held(&call("ann")).await.unwrap());
+        let doubts = *yard.server.doubts.borrow();
+        if dies {
+            yard.open().last().unwrap().die();
+            until("the list is read again", || yard.plant.lists.load(Ordering::SeqCst) > lists).await;
+        } else {
+            yard.set.revoke(|_, _| false);
+            until("ann's has ended", || yard.open().len() == 1).await;
+        }
+        assert_eq!(*yard.server.doubts.borrow() - doubts, u64::from(dies));
+    }
+    yard.end().await;
+}
+
 /// Whoever loses a grant loses its connections, one that is being started too.
 #[tokio::test]
 async fn a_revoked_principal_keeps_nothing() {

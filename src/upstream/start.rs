@@ -212,6 +212,10 @@ impl Server {
                 () = told => {}
             }
             server.pool.stock().closed(&key, &member);
+            if link.is_channel() && !member.is_retired() {
+                // What comes in its place may have another list, and tells nobody.
+                server.doubts.send_modify(|count| *count += 1);
+            }
             link.close();
             Arc::clone(&link).ended().await;
             let now = server.clock.now();

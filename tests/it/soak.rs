@@ -228,6 +228,7 @@ async fn two_hundred_sessions_leave_nothing() {
 #[tokio::test]
 #[ignore = "10,000 sessions take the better part of an hour; run it before a release"]
 async fn ten_thousand_sessions_leave_nothing() {
+    #[expect(clippy::disallowed_methods, reason = "the test's own word, not the gateway's")]
     let sessions = std::env::var("SOAK_SESSIONS").map_or(10_000, |text| text.parse().unwrap());
     Soak::new(2).run(sessions).await;
 }
