@@ -145,7 +145,7 @@ impl Local {
     }
 
     async fn ask(&self, caller: &Identified, call: Call) -> Reply {
-        let owner = Owner { key: OwnerKey::Principal(caller.principal().clone()), ended: None };
+        let owner = Owner::principal(caller.principal().clone());
         let client = ClientFacts::new(STATELESS_LATEST, Some(bridge::server_info()), Bytes::from_static(b"{}"));
         let exchange = Exchange { endpoint: Endpoint::All, client, owner, call };
         self.gateway.call(caller.clone(), exchange).await

@@ -57,7 +57,7 @@ impl<H: Handler> Door<H> {
         let exchange = Exchange {
             endpoint: visit.endpoint.clone(),
             client: client.clone(),
-            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: None },
+            owner: Owner::principal(visit.principal.clone()),
             call: Call::Discover,
         };
         let mut running = Running::new(self.handler.call(visit.caller.clone(), exchange));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::{Response, StatusCode};
 
-use crate::exchange::{Call, Exchange, Handler, Listen, Reject, ServerCall};
+use crate::exchange::{Aside, Call, Event, Exchange, Handler, Listen, Reject, Reply, ReplyBody, ServerCall};
 use crate::session::Session;
 use crate::wire::json;
 use crate::wire::jsonrpc::{Message, Notification, Params, Request, RequestId};
@@ -229,7 +229,8 @@ impl<H: Handler> Door<H> {
             }),
         };
         let (drain, token) = (self.drain.clone(), guard.token().clone());
-        Running::new(self.handler.call(visit.caller.clone(), exchange))
+        let (reply, aside) = (self.handler.call(visit.caller.clone(), exchange), Arc::clone(&session.aside));
+        Running::new(async move { beside(reply.await, aside) })
             .stopped_when(async move {
                 tokio::select! {
                     () = drain.started() => {}
@@ -254,6 +255,22 @@ impl<H: Handler> Door<H> {
     }
 }
 
+/// Lets what servers say beside the calls join the events of the session's stream.
+fn beside(reply: Reply, aside: Arc<Aside>) -> Reply {
+    let (body, guards) = reply.into_parts();
+    let reply = match body {
+        ReplyBody::Done(outcome) => Reply::done(outcome),
+        ReplyBody::Events(events) => Reply::events(Box::pin(stream::unfold((events, aside), async |(mut events, aside)| {
+            tokio::select! {
+                biased;
+                event = events.next() => Some((event?, (events, aside))),
+                message = aside.said() => Some((Event::Said(message), (events, aside))),
+            }
+        }))),
+    };
+    reply.with_guards(guards)
+}
+
 fn is_stateless_version<C>(visit: &Visit<C>) -> bool {
     matches!(visit.header(name::PROTOCOL_VERSION), Single::Value(version)
         if ProtocolVersion::from_text(version).is_some_and(|version| version.era() == Era::Stateless))
@@ -271,6 +288,10 @@ pub(super) fn note(session: &Session, notification: &Notification) {
         && let Some(id) = cancelled_id(notification.params.as_deref())
     {
         session.cancel(&id);
+    }
+    if notification.method == "notifications/roots/list_changed" && session.client.features.contains(Feature::RootsChanged)
+    {
+        session.aside.roots_changed();
     }
 }
 

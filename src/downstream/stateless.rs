@@ -93,7 +93,7 @@ impl<H: Handler> Door<H> {
         let exchange = Exchange {
             endpoint: visit.endpoint.clone(),
             client,
-            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: None },
+            owner: Owner::principal(visit.principal.clone()),
             call,
         };
         let running = self.call_of_stateless(visit, exchange);

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use foldhash::HashMap;
@@ -104,6 +104,10 @@ pub(super) struct Member {
     pub(super) born: Moment,
     /// Its end was brought about from here.
     retired: AtomicBool,
+    /// Whose call has held it first.
+    first: OnceLock<OwnerKey>,
+    /// Another owner's call has held it too.
+    mixed: AtomicBool,
     places: Arc<Places>,
 }
 
@@ -297,6 +301,8 @@ impl Member {
             idle_since: AtomicU64::new(born.as_millis()),
             born,
             retired: AtomicBool::new(false),
+            first: OnceLock::new(),
+            mixed: AtomicBool::new(false),
             places: Arc::clone(places),
         })
     }
@@ -311,8 +317,16 @@ impl Member {
         Arc::clone(&self.link)
     }
 
-    /// Holds it; to be called under the stock's lock.
-    fn hold(self: &Arc<Self>) -> Held {
+    /// Says whether it has been this owner's alone.
+    pub(super) fn is_only_of(&self, owner: &OwnerKey) -> bool {
+        !self.mixed.load(Ordering::Acquire) && self.first.get() == Some(owner)
+    }
+
+    /// Holds it for a call of an owner; to be called under the stock's lock.
+    fn hold(self: &Arc<Self>, owner: &OwnerKey) -> Held {
+        if self.first.get_or_init(|| owner.clone()) != owner {
+            self.mixed.store(true, Ordering::Release);
+        }
         self.uses.fetch_add(1, Ordering::AcqRel);
         self.touched.store(true, Ordering::Relaxed);
         Held(Arc::clone(self))
@@ -382,7 +396,7 @@ impl Server {
         let shelf = stock.shelves.entry(key.clone()).or_default();
         shelf.members.retain(|member| !member.link.closed().is_cancelled());
         if let Some(member) = shelf.free() {
-            return Ok(Found::Held(member.hold()));
+            return Ok(Found::Held(member.hold(&call.owner.key)));
         }
         // A start whose task is gone will never end.
         shelf.start.take_if(|start| start.has_changed().is_err());
@@ -405,7 +419,7 @@ impl Server {
         let (outcome, start) = watch::channel(None);
         stock.shelves.entry(key.clone()).or_default().start = Some(start.clone());
         drop(stock);
-        self.start(key, place, call.owner.ended.clone(), outcome);
+        self.start(key, place, call.owner.clone(), outcome);
         Ok(Found::Starting(start))
     }
 
@@ -417,7 +431,7 @@ impl Server {
         let free = |member: &&Arc<Member>| {
             !member.link.closed().is_cancelled() && (!member.alone || member.uses.load(Ordering::Acquire) == 0)
         };
-        members.iter().find(free).map(Member::hold)
+        members.iter().find(free).map(|member| member.hold(&call.owner.key))
     }
 
     /// A place for a process; other connections need none.
@@ -464,9 +478,9 @@ impl Server {
         }
         let (link, _place) = stock.unowned.take()?;
         let member = Member::new(link, self.is_alone(key), now, &self.pool.places);
-        let held = member.hold();
+        let held = member.hold(&call.owner.key);
         stock.add(key, Arc::clone(&member));
-        self.attend(key.clone(), member, None);
+        self.attend(key.clone(), member, Some(call.owner.clone()));
         Some(held)
     }
 

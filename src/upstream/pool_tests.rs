@@ -26,7 +26,7 @@ use crate::wire::mcp::{CallParams, Capabilities, Era, Features, Kinds, Method, P
 
 const ELICITS: &str = r#"{"elicitation":{}}"#;
 /// Everything that a list is read with.
-const ASKABLE: &str = r#"{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{}}}"#;
+const ASKABLE: &str = r#"{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true},"sampling":{"tools":{}}}"#;
 
 /// A factory of connections that are no processes.
 #[derive(Debug)]
@@ -231,7 +231,7 @@ fn call_of(principal: &str, session: Option<u64>, capabilities: &'static str) ->
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
         client: ClientFacts::new(ProtocolVersion::V2025_11_25, None, Bytes::from_static(capabilities.as_bytes())),
-        owner: Owner { key, ended: session.map(|_| CancellationToken::new()) },
+        owner: Owner { key, ended: session.map(|_| CancellationToken::new()), aside: session.map(|_| Arc::default()) },
         principal,
         request_state: None,
         trace: None,

@@ -26,6 +26,7 @@ use super::link::{Changes, Connector, Link, Outgoing, StartError};
 use super::means::Means;
 use super::place::Places;
 use super::pool::Pool;
+use super::visits;
 use super::watches::Watches;
 use super::{ServerSettings, Transport};
 
@@ -187,6 +188,7 @@ impl Server {
             };
             self.tell_loudness(held.link(), call).await;
             let reply = Arc::clone(held.link()).request(outgoing.clone()).await;
+            let reply = visits::noted(held.link(), call, reply);
             if again::is_mismatch(&reply, call) {
                 let reply = self.again(held.link(), call).await.unwrap_or(reply);
                 return held.until_the_end_of(reply);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::exchange::{Reject, UpstreamCall};
-use crate::wire::mcp::Era;
+use crate::exchange::{Owner, Reject, UpstreamCall};
+use crate::wire::mcp::{Era, Feature};
 
 use super::Isolation;
 use super::link::{Changes, Link, StartError, Started, Want};
@@ -107,14 +107,14 @@ impl Server {
         self: &Arc<Self>,
         key: Key,
         place: Option<Arc<Place>>,
-        owner_ended: Option<CancellationToken>,
+        owner: Owner,
         outcome: watch::Sender<Outcome>,
     ) {
         let server = Arc::clone(self);
         self.tasks.spawn("start a connection", async move {
             let want = Want { era: Some(key.era), features: key.features, place };
             let done = match server.open(want).await {
-                Ok(started) => server.stand(&key, started, owner_ended),
+                Ok(started) => server.stand(&key, started, owner),
                 Err(err) => {
                     server.note_failure(&key, &err);
                     Err(err)
@@ -143,7 +143,7 @@ impl Server {
         self: &Arc<Self>,
         key: &Key,
         started: Started,
-        owner_ended: Option<CancellationToken>,
+        owner: Owner,
     ) -> Result<(), StartError> {
         let alone = self.is_alone(key);
         let member = Member::new(Arc::clone(&started.link), alone, self.clock.now(), &self.pool.places);
@@ -157,7 +157,7 @@ impl Server {
         drop(stock);
         self.found(key.era);
         self.pool.breaker().reset();
-        self.attend(key.clone(), member, owner_ended);
+        self.attend(key.clone(), member, Some(owner));
         if self.pool.is_resting() {
             let everybodys =
                 key.holder == Holder::Shared || (self.is_sole() && matches!(key.holder, Holder::Principal(_)));
@@ -184,9 +184,10 @@ impl Server {
     }
 
     /// Takes a connection out when it closes, and closes it when its owner ends. What it tells of changed lists is heard, for
-    /// a server may say it beside a call alone.
-    pub(super) fn attend(self: &Arc<Self>, key: Key, member: Arc<Member>, owner_ended: Option<CancellationToken>) {
+    /// a server may say it beside a call alone; that its owner's roots have changed it is told as long as it is nobody else's.
+    pub(super) fn attend(self: &Arc<Self>, key: Key, member: Arc<Member>, owner: Option<Owner>) {
         let server = Arc::clone(self);
+        let owner_ended = owner.as_ref().and_then(|owner| owner.ended.clone());
         let owner_ended = owner_ended.filter(|_| matches!(key.holder, Holder::Session(_)));
         let mut changes = member.link.changes();
         self.tasks.spawn("watch a connection", async move {
@@ -210,6 +211,7 @@ impl Server {
                 () = link.closed().cancelled() => {}
                 () = owner_gone => member.retire().close(),
                 () = told => {}
+                () = roots_of(owner, &member), if key.features.contains(Feature::RootsChanged) => {}
             }
             server.pool.stock().closed(&key, &member);
             link.close();
@@ -283,6 +285,21 @@ pub(super) enum Berth {
     Free(Option<Arc<Place>>),
     /// It has a holder.
     Owned,
+}
+
+/// Tells a connection's server of each change of its owner's roots; never ends.
+async fn roots_of(owner: Option<Owner>, member: &Member) {
+    if let Some(Owner { key, aside: Some(aside), .. }) = owner {
+        let mut roots = aside.roots();
+        // A session that has ended changes nothing any more.
+        drop(aside);
+        while roots.changed().await.is_ok() {
+            if member.is_only_of(&key) {
+                Arc::clone(&member.link).roots_changed();
+            }
+        }
+    }
+    std::future::pending().await
 }
 
 fn stopped() -> StartError {

@@ -421,7 +421,7 @@ impl Client {
     }
 
     fn ask(&self, arguments: &Value, more: &Value) -> Running {
-        let owner = Owner { key: OwnerKey::Principal(self.visit.principal.clone()), ended: None };
+        let owner = Owner::principal(self.visit.principal.clone());
         self.door.call_of_stateless(&self.visit, self.exchange(owner, self.call(arguments, more)))
     }
 
@@ -533,7 +533,7 @@ impl Client {
                         stranger.door.call_of_stateless(
                             &stranger.visit,
                             stranger.exchange(
-                                Owner { key: OwnerKey::Principal(stranger.visit.principal.clone()), ended: None },
+                                Owner::principal(stranger.visit.principal.clone()),
                                 call,
                             ),
                         ),

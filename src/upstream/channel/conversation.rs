@@ -154,7 +154,7 @@ impl Conversation {
 
     // --- what is written beside requests ---
 
-    pub(super) fn send_control(&self, text: Bytes) {
+    pub(in crate::upstream) fn send_control(&self, text: Bytes) {
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         if control.len() >= CONTROL_MAX {
             count(&self.counts.others);

@@ -42,7 +42,7 @@ pub(in crate::upstream) fn call_of(features: Features) -> Outgoing {
             features,
             ..ClientFacts::new(ProtocolVersion::V2025_11_25, None, Bytes::from_static(b"{}"))
         },
-        owner: Owner { key: OwnerKey::Principal(principal.clone()), ended: None },
+        owner: Owner::principal(principal.clone()),
         principal,
         request_state: None,
         trace: None,
