@@ -95,5 +95,5 @@ impl Connector for HttpServer {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
+#[path = "tests/mod.rs"]
 mod tests;

@@ -230,5 +230,5 @@ impl Drop for Unfinished {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
+#[path = "tests/mod.rs"]
 mod tests;

@@ -60,7 +60,8 @@ fn messages_to_sample_have_one_block_each() {
     assert_eq!(asked(Sampling, &params(one), FIRST).unwrap(), params(one), "nothing changes");
     let many = params(&format!(r#"[{{"type":"text","text":"a"}},{one}]"#));
     let value: serde_json::Value = serde_json::from_str(&asked(Sampling, &many, JUNE).unwrap()).unwrap();
-    let kinds: Vec<_> = value["messages"].as_array().unwrap().iter().map(|message| &message["content"]["type"]).collect();
+    let kinds: Vec<_> =
+        value["messages"].as_array().unwrap().iter().map(|message| &message["content"]["type"]).collect();
     assert_eq!(kinds, ["text", "text", "image"]);
     assert_eq!((&value["messages"][2]["role"], &value["maxTokens"]), (&"user".into(), &9.into()));
     assert_eq!(asked(Sampling, &many, ProtocolVersion::V2025_11_25).unwrap(), many);

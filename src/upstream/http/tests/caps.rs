@@ -1,6 +1,11 @@
 //! `max_response_bytes` over HTTP, to the byte: each way a response can be framed [LIM-1].
 
-use super::*;
+use std::sync::Arc;
+
+use super::kit::{Lab, ask, call, legacy, list, modern, payload, refused, result};
+use crate::exchange::RejectKind;
+use crate::net::script::{Recorded, Step, json, response, stream, until};
+use crate::wire::mcp::{Kind, Kinds};
 
 const CAP: usize = 10_000;
 
