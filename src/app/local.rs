@@ -13,8 +13,8 @@ use futures_util::StreamExt as _;
 use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::exchange::{
-    Answer, Call, Caller as _, ClientFacts, Endpoint, Event, Exchange, Handler as _, Outcome, Owner, OwnerKey,
-    ReasonCode, Reject, RejectKind, Reply, ReplyBody, ServerCall, Told,
+    Answer, Call, Caller as _, ClientFacts, Endpoint, Event, Exchange, Handler as _, Outcome, Owner, ReasonCode,
+    Reject, RejectKind, Reply, ReplyBody, ServerCall, Told,
 };
 use crate::gateway::{Gateway, GatewaySettings, Identified};
 use crate::id::UpstreamName;

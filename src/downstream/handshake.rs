@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Response};
 
 use crate::exchange::{
-    Answer, Call, Caller as _, ClientFacts, Discovery, Event, Exchange, Handler, Owner, OwnerKey, ReasonCode, Reject,
-    RejectKind, Told,
+    Answer, Call, Caller as _, ClientFacts, Discovery, Event, Exchange, Handler, Owner, ReasonCode, Reject, RejectKind,
+    Told,
 };
 use crate::session::{NewSession, Session, SessionError};
 use crate::wire::bridge::server_info;

@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 
+use futures_util::{StreamExt as _, stream};
 use http::{Response, StatusCode};
 
 use crate::exchange::{Aside, Call, Event, Exchange, Handler, Listen, Reject, Reply, ReplyBody, ServerCall};
 use crate::session::Session;
 use crate::wire::json;
 use crate::wire::jsonrpc::{Message, Notification, Params, Request, RequestId};
-use crate::wire::mcp::{Era, Kind, Kinds, Level, Method, ProtocolVersion, RequestMeta, name};
+use crate::wire::mcp::{Era, Feature, Kind, Kinds, Level, Method, ProtocolVersion, RequestMeta, name};
 
 use super::answer::{Asker, Log, Rendered, invalid};
 use super::body::Body;
@@ -260,13 +261,15 @@ fn beside(reply: Reply, aside: Arc<Aside>) -> Reply {
     let (body, guards) = reply.into_parts();
     let reply = match body {
         ReplyBody::Done(outcome) => Reply::done(outcome),
-        ReplyBody::Events(events) => Reply::events(Box::pin(stream::unfold((events, aside), async |(mut events, aside)| {
-            tokio::select! {
-                biased;
-                event = events.next() => Some((event?, (events, aside))),
-                message = aside.said() => Some((Event::Said(message), (events, aside))),
-            }
-        }))),
+        ReplyBody::Events(events) => {
+            Reply::events(Box::pin(stream::unfold((events, aside), async |(mut events, aside)| {
+                tokio::select! {
+                    biased;
+                    event = events.next() => Some((event?, (events, aside))),
+                    message = aside.said() => Some((Event::Said(message), (events, aside))),
+                }
+            })))
+        }
     };
     reply.with_guards(guards)
 }
@@ -289,7 +292,8 @@ pub(super) fn note(session: &Session, notification: &Notification) {
     {
         session.cancel(&id);
     }
-    if notification.method == "notifications/roots/list_changed" && session.client.features.contains(Feature::RootsChanged)
+    if notification.method == "notifications/roots/list_changed"
+        && session.client.features.contains(Feature::RootsChanged)
     {
         session.aside.roots_changed();
     }

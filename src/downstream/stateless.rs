@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 
 use crate::exchange::{
-    Call, ClientFacts, Exchange, Handler, Listen, Owner, OwnerKey, ReasonCode, Reject, RejectKind, ServerCall, Told,
-    WATCHED_MAX, Watching,
+    Call, ClientFacts, Exchange, Handler, Listen, Owner, ReasonCode, Reject, RejectKind, ServerCall, Told, WATCHED_MAX,
+    Watching,
 };
 use crate::wire::json;
 use crate::wire::jsonrpc::{Message, Params, Request};

@@ -475,6 +475,20 @@ async fn isolation_says_whose_a_connection_is() {
     }
 }
 
+/// Whose roots have changed is told to a server alone where the connection has been that owner's and nobody else's.
+#[tokio::test]
+async fn a_connection_knows_whether_it_was_one_owners_alone() {
+    let yard = Yard::ready(2, |_| {}).await;
+    let (one, two) = (call_of("ann", Some(1), "{}"), call_of("ann", Some(2), "{}"));
+    let held = yard.held(&one).await.unwrap();
+    drop(yard.held(&one).await.unwrap());
+    assert!(held.0.is_only_of(&one.owner.key) && !held.0.is_only_of(&two.owner.key));
+    assert!(same(&held, &yard.held(&two).await.unwrap()), "a principal's sessions share it");
+    assert!(!held.0.is_only_of(&one.owner.key) && !held.0.is_only_of(&two.owner.key));
+    drop(held);
+    yard.end().await;
+}
+
 /// [TRN-4]: a call whose client may be asked back has its connection alone: a second one takes another, or waits for it.
 #[tokio::test]
 async fn a_call_that_may_be_asked_back_is_alone() {

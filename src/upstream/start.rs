@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::exchange::{Owner, Reject, UpstreamCall};
+use crate::exchange::{Owner, OwnerKey, Reject, UpstreamCall};
 use crate::wire::mcp::{Era, Feature};
 
 use super::Isolation;
@@ -139,12 +139,7 @@ impl Server {
     }
 
     /// Puts a connection in its place, where somebody may still have it.
-    fn stand(
-        self: &Arc<Self>,
-        key: &Key,
-        started: Started,
-        owner: Owner,
-    ) -> Result<(), StartError> {
+    fn stand(self: &Arc<Self>, key: &Key, started: Started, owner: Owner) -> Result<(), StartError> {
         let alone = self.is_alone(key);
         let member = Member::new(Arc::clone(&started.link), alone, self.clock.now(), &self.pool.places);
         let mut stock = self.pool.stock();
@@ -189,6 +184,8 @@ impl Server {
         let server = Arc::clone(self);
         let owner_ended = owner.as_ref().and_then(|owner| owner.ended.clone());
         let owner_ended = owner_ended.filter(|_| matches!(key.holder, Holder::Session(_)));
+        let roots = owner.filter(|_| key.features.contains(Feature::RootsChanged));
+        let roots = roots.and_then(|owner| Some((owner.key, owner.aside?.roots())));
         let mut changes = member.link.changes();
         self.tasks.spawn("watch a connection", async move {
             let link = Arc::clone(&member.link);
@@ -211,7 +208,7 @@ impl Server {
                 () = link.closed().cancelled() => {}
                 () = owner_gone => member.retire().close(),
                 () = told => {}
-                () = roots_of(owner, &member), if key.features.contains(Feature::RootsChanged) => {}
+                () = roots_of(roots, &member) => {}
             }
             server.pool.stock().closed(&key, &member);
             link.close();
@@ -287,14 +284,11 @@ pub(super) enum Berth {
     Owned,
 }
 
-/// Tells a connection's server of each change of its owner's roots; never ends.
-async fn roots_of(owner: Option<Owner>, member: &Member) {
-    if let Some(Owner { key, aside: Some(aside), .. }) = owner {
-        let mut roots = aside.roots();
-        // A session that has ended changes nothing any more.
-        drop(aside);
-        while roots.changed().await.is_ok() {
-            if member.is_only_of(&key) {
+/// Tells a connection's server of each change of its owner's roots. Never ends.
+async fn roots_of(roots: Option<(OwnerKey, watch::Receiver<u64>)>, member: &Member) {
+    if let Some((owner, mut changes)) = roots {
+        while changes.changed().await.is_ok() {
+            if member.is_only_of(&owner) {
                 Arc::clone(&member.link).roots_changed();
             }
         }

@@ -122,11 +122,9 @@ pub(super) fn noted(link: &Arc<dyn Link>, call: &UpstreamCall, reply: Reply) -> 
         ReplyBody::Events(events) => Reply::events(Box::pin(events.map(move |event| match event {
             Event::Ask(question) => Event::Ask(heard.visits.question(question, &client)),
             Event::Done(outcome) => Event::Done(heard.visits.outcome(outcome, &client)),
-            other @ (Event::Changed(_)
-            | Event::Log(_)
-            | Event::Progress(_)
-            | Event::Said(_)
-            | Event::Watch(_)) => other,
+            other @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_) | Event::Watch(_)) => {
+                other
+            }
         }))),
     };
     if guards.is_empty() { reply } else { reply.with_guard(guards) }

@@ -44,6 +44,8 @@ mod manual;
 #[cfg(test)]
 mod matrix;
 #[cfg(test)]
+mod older_questions;
+#[cfg(test)]
 mod orphans;
 #[cfg(test)]
 mod pool;
@@ -55,6 +57,8 @@ mod rates;
 mod reaper;
 #[cfg(test)]
 mod reload;
+#[cfg(test)]
+mod roots;
 #[cfg(test)]
 mod schema;
 #[cfg(test)]

@@ -23,8 +23,8 @@ use crate::downstream::server::Door;
 use crate::downstream::stateless::call_params;
 use crate::downstream::{Downstream, DownstreamSettings};
 use crate::exchange::{
-    Answer, Call, Caller, ClientFacts, Endpoint, Event, Exchange, Handler, InputRequired, Outcome, Owner, OwnerKey,
-    Question, ReasonCode, Reject, RejectKind, Reply, Responder, Seen, ServerCall, Settled, Told,
+    Answer, Call, Caller, ClientFacts, Endpoint, Event, Exchange, Handler, InputRequired, Outcome, Owner, Question,
+    ReasonCode, Reject, RejectKind, Reply, Responder, Seen, ServerCall, Settled, Told,
 };
 use crate::id::PrincipalId;
 use crate::identity::Credential;
@@ -532,10 +532,7 @@ impl Client {
                         label,
                         stranger.door.call_of_stateless(
                             &stranger.visit,
-                            stranger.exchange(
-                                Owner::principal(stranger.visit.principal.clone()),
-                                call,
-                            ),
+                            stranger.exchange(Owner::principal(stranger.visit.principal.clone()), call),
                         ),
                     )
                     .await

@@ -6,9 +6,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 
 use super::{NOTES_BYTES_MAX, NOTES_MAX, Table, size};
-use crate::exchange::{
-    ClientFacts, Event, Owner, OwnerKey, Question, Reject, RejectKind, Responder, ServerCall, UpstreamCall,
-};
+use crate::exchange::{ClientFacts, Event, Owner, Question, Reject, RejectKind, Responder, ServerCall, UpstreamCall};
 use crate::id::PrincipalId;
 use crate::upstream::link::Outgoing;
 use crate::wire::jsonrpc::{Decoded, Limits, Message, Notification, Request, decode};

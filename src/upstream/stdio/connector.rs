@@ -15,7 +15,9 @@ use crate::wire::mcp::{Capabilities, Era, Feature, Features, Kinds};
 
 use crate::upstream::ServerSettings;
 use crate::upstream::heard::Heard;
-use crate::upstream::link::{BoxFuture, Changes, Connector, Link, Outgoing, ROOTS_CHANGED, StartError, Started, Want, subscription};
+use crate::upstream::link::{
+    BoxFuture, Changes, Connector, Link, Outgoing, ROOTS_CHANGED, StartError, Started, Want, subscription,
+};
 use crate::upstream::loudness::Loudness;
 use crate::upstream::place::Place;
 
