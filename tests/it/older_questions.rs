@@ -12,6 +12,7 @@ fn form(property: &Value, required: &Value) -> Value {
     json!({ "method": "elicitation/create", "params": params })
 }
 
+/// [R98]
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_client_is_asked_in_its_own_words() {
     for server in ERAS {
