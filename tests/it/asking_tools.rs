@@ -14,7 +14,7 @@ async fn shown(client: &Client) -> Vec<String> {
 }
 
 /// Whoever declared what is asked can use such a tool; to whoever did not it is the server that says no, as it would without
-/// a gateway, and nobody is asked.
+/// a gateway, and nobody is asked [R75].
 #[tokio::test(flavor = "multi_thread")]
 async fn asking_tools_are_shown_and_called_in_every_mixture() {
     for client_era in ERAS {

@@ -34,7 +34,7 @@ async fn a_session_reads_the_error_itself() {
 }
 
 /// A 2026-07-28 client never sees the code: it is asked by `input_required` and comes back, as often as the server wants it;
-/// the server is told of no answers, which it does not know.
+/// the server is told of no answers, which it does not know [R63].
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stateless_client_is_asked_and_comes_back() {
     let (quiz, app) = world().await;
