@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Owner, OwnerKey, Reject, UpstreamCall};
 use crate::wire::mcp::{Era, Feature};
