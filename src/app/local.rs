@@ -180,7 +180,7 @@ async fn outcome(reply: Reply, progress: &mut (dyn FnMut(&[u8]) + Send)) -> Outc
         match event {
             Event::Done(outcome) => return outcome,
             Event::Progress(notification) => progress(&notification),
-            Event::Ask(_) | Event::Changed(_) | Event::Log(_) | Event::Said(_) | Event::Watch(_) => {}
+            Event::Ask(_) | Event::Changed(_) | Event::Log(_) | Event::Paused | Event::Said(_) | Event::Watch(_) => {}
         }
     }
     Err(Reject::upstream(RejectKind::Upstream, "the answer ended too early", ""))

@@ -16,24 +16,29 @@ pub const URI_BYTES_MAX: usize = 8_000;
 const UI: &str = "ui://";
 /// The scheme of what is no URI.
 const RAW: &str = "raw";
+/// The scheme of templates that have no scheme of their own, or none that is known before they are expanded.
+const AS_IS: &str = "as-is";
 
 /// Returns the URI that is shown for a server's own: `<slug>+<uri>`, `ui://<slug>/…` for an app, `<slug>+raw:<base64url>`
-/// for what is no valid URI.
+/// for what is no valid URI, or would be read back as another.
 #[must_use]
 pub fn shown_uri(slug: &str, uri: &str) -> String {
-    let plain = |uri: &str| is_uri(uri) && !has_scheme(uri, RAW);
-    wrapped(slug, uri, plain)
+    wrapped(slug, uri, is_plain)
 }
 
-/// Returns the URI template that is shown for a server's own. What it expands to is what [`shown_uri`] makes of the
-/// expansion of the server's own.
+/// Returns the URI template that is shown for a server's own. What it expands to leads back to the expansion of the server's
+/// own, and is what [`shown_uri`] makes of that; where the template's own scheme is not known, `<slug>+as-is:<template>`, it
+/// is a second spelling.
 #[must_use]
 pub fn shown_template(slug: &str, template: &str) -> String {
     let plain = |template: &str| {
         let Some(sample) = sample(template) else { return false };
         // An expression that gives the whole URI is the one that may stand in the scheme's place.
-        template.starts_with("{+") || (is_uri(&sample) && scheme_is_literal(template) && !has_scheme(&sample, RAW))
+        template.starts_with("{+") || (is_plain(&sample) && scheme_is_literal(template))
     };
+    if !plain(template) && sample(template).is_some_and(|sample| is_uri(&format!("{AS_IS}:{sample}"))) {
+        return format!("{slug}+{AS_IS}:{template}");
+    }
     wrapped(slug, template, plain)
 }
 
@@ -60,8 +65,16 @@ pub fn own_uri(shown: &str) -> Option<(&str, Cow<'_, str>)> {
             let text = URL_SAFE_NO_PAD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok())?;
             Some((slug, Cow::Owned(text)))
         }
-        None => Some((slug, Cow::Borrowed(uri))),
+        None => {
+            let as_is = uri.strip_prefix(AS_IS).and_then(|rest| rest.strip_prefix(':'));
+            Some((slug, Cow::Borrowed(as_is.unwrap_or(uri))))
+        }
     }
+}
+
+/// Says whether a URI can stand behind its server's name: not if its scheme is one that says how the rest is spelled.
+fn is_plain(uri: &str) -> bool {
+    is_uri(uri) && !has_scheme(uri, RAW) && !has_scheme(uri, AS_IS)
 }
 
 fn is_slug(text: &str) -> bool {

@@ -27,6 +27,7 @@ fn a_uri_names_its_server() {
         ("x:%zz", "docs+raw:eDoleno"),
         ("raw:YQ", "docs+raw:cmF3OllR"),
         ("RAW:YQ", "docs+raw:UkFXOllR"),
+        ("as-is:x", "docs+raw:YXMtaXM6eA"),
     ] {
         assert_eq!(shown_uri("docs", own), shown);
         assert!(is_uri(shown), "{shown}");
@@ -55,11 +56,16 @@ fn templates_are_wrapped_before_their_first_expression() {
         ("{+uri}", "docs+{+uri}"),
         ("ui://{app}/x", "ui://docs/{app}/x"),
         ("plain:text", "docs+plain:text"),
-        ("{scheme}:x", "docs+raw:e3NjaGVtZX06eA"),
-        ("notes/{id}", "docs+raw:bm90ZXMve2lkfQ"),
+        ("{scheme}:x", "docs+as-is:{scheme}:x"),
+        ("{scheme}://{host}/x{?q}", "docs+as-is:{scheme}://{host}/x{?q}"),
+        ("notes/{id}", "docs+as-is:notes/{id}"),
+        ("{id}", "docs+as-is:{id}"),
+        ("notes {id}", "docs+raw:bm90ZXMge2lkfQ"),
+        ("é/{id}", "docs+raw:w6kve2lkfQ"),
         ("x:{", "docs+raw:eDp7"),
         ("x:{}", "docs+raw:eDp7fQ"),
-        ("raw:{x}", "docs+raw:cmF3Ont4fQ"),
+        ("raw:{x}", "docs+as-is:raw:{x}"),
+        ("as-is:{x}", "docs+as-is:as-is:{x}"),
     ] {
         assert_eq!(shown_template("docs", own), shown);
         assert_eq!(own_uri(shown).unwrap().1, own);
@@ -69,6 +75,21 @@ fn templates_are_wrapped_before_their_first_expression() {
         assert_eq!(shown_template("docs", "test://template/{id}/data").replace("{id}", value), shown_uri("docs", &own));
         let app = "ui://{app}/x".replace("{app}", value);
         assert_eq!(shown_template("docs", "ui://{app}/x").replace("{app}", value), shown_uri("docs", &app));
+    }
+}
+
+/// [NAM-4, R88]: what any client makes of a template is a URI, and leads back to what the server would make of its own.
+#[test]
+fn what_a_template_expands_to_can_be_read_back() {
+    for own in
+        ["notes/{id}", "{id}", "{id}/x", "{id}:x", "x:{id}", "raw:{id}", "as-is:{id}", "ui://{id}/a", "/{id}", "//{id}"]
+    {
+        let shown = shown_template("docs", own);
+        for value in ["7", "a%20b", "a.b~c", "%C3%A9"] {
+            let expanded = shown.replace("{id}", value);
+            assert!(is_uri(&expanded), "{expanded}");
+            assert_eq!(own_uri(&expanded).unwrap().1, own.replace("{id}", value), "{expanded}");
+        }
     }
 }
 
@@ -123,7 +144,7 @@ fn strange() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
         "\\PC{0,40}",
-        "(ui|UI|raw|RAW|file|a|x+y|docs|docs\\+raw|)(:|://|:///|)[a-z%\\[\\]{}?#@:/+.é ]{0,20}",
+        "(ui|UI|raw|RAW|as-is|file|a|x+y|docs|docs\\+raw|)(:|://|:///|)[a-z%\\[\\]{}?#@:/+.é ]{0,20}",
         "ui://[a-z./?#@:\\[\\]]{0,12}",
         "[a-z]{1,4}\\+[a-z]{1,4}:[A-Za-z0-9_-]{0,8}",
     ]

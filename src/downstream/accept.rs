@@ -3,10 +3,12 @@
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 
-use super::origin::single;
+use super::origin::{Twice, single};
 
 /// What the specification's clients send.
 const BOTH: &[u8] = b"application/json, text/event-stream";
+/// The same of clients that would rather have a stream.
+const BOTH_EVENTS_FIRST: &[u8] = b"text/event-stream, application/json";
 /// The same, of a body.
 const JSON: &[u8] = b"application/json";
 
@@ -15,6 +17,8 @@ const JSON: &[u8] = b"application/json";
 pub(super) enum Take {
     /// Both.
     Any,
+    /// Both, and an event stream rather.
+    EventsFirst,
     /// JSON alone.
     Json,
     /// An event stream alone.
@@ -28,12 +32,12 @@ pub(super) enum Take {
 impl Take {
     /// Reads all `Accept` lines; none at all means anything.
     pub(super) fn read(headers: &HeaderMap) -> Self {
-        if let Ok(Some(line)) = single(headers, ACCEPT)
-            && line.as_bytes() == BOTH
-        {
-            return Self::Any;
+        match single(headers, ACCEPT) {
+            Ok(Some(line)) if line.as_bytes() == BOTH => return Self::Any,
+            Ok(Some(line)) if line.as_bytes() == BOTH_EVENTS_FIRST => return Self::EventsFirst,
+            Ok(_) | Err(Twice) => {}
         }
-        let (mut json, mut events, mut stated) = (false, false, false);
+        let (mut json, mut events, mut stated, mut first) = (0.0_f32, 0.0_f32, false, false);
         for line in headers.get_all(ACCEPT) {
             for range in line.to_str().unwrap_or_default().split(',') {
                 let mut parts = range.split(';').map(str::trim);
@@ -42,15 +46,19 @@ impl Take {
                     continue;
                 }
                 stated = true;
-                if parts.any(refuses) {
-                    continue;
+                let weight = parts.find_map(weight).unwrap_or(1.0);
+                first |= json <= 0.0 && weight > 0.0 && kind == "text/event-stream";
+                if matches!(kind.as_str(), "*/*" | "application/*" | "application/json") {
+                    json = json.max(weight);
                 }
-                json |= matches!(kind.as_str(), "*/*" | "application/*" | "application/json");
-                events |= matches!(kind.as_str(), "*/*" | "text/*" | "text/event-stream");
+                if matches!(kind.as_str(), "*/*" | "text/*" | "text/event-stream") {
+                    events = events.max(weight);
+                }
             }
         }
-        match (json, events) {
+        match (json > 0.0, events > 0.0) {
             _ if !stated => Self::Any,
+            (true, true) if events > json || (first && events >= json) => Self::EventsFirst,
             (true, true) => Self::Any,
             (true, false) => Self::Json,
             (false, true) => Self::Events,
@@ -58,16 +66,25 @@ impl Take {
         }
     }
 
+    /// Returns what a session's client takes: of two forms the one that it weighs more, or names first. A stateless client is
+    /// not asked, for its stream has no more to offer than the answer.
+    pub(super) const fn in_session(self) -> Self {
+        match self {
+            Self::EventsFirst => Self::Events,
+            Self::Any | Self::Json | Self::Events | Self::Nothing => self,
+        }
+    }
+
     /// Says whether an event stream can be taken.
     pub(super) const fn events(self) -> bool {
-        matches!(self, Self::Any | Self::Events)
+        matches!(self, Self::Any | Self::EventsFirst | Self::Events)
     }
 }
 
-/// Says whether a parameter is a weight of zero.
-fn refuses(parameter: &str) -> bool {
-    let weight = parameter.split_once('=').filter(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
-    weight.is_some_and(|(_, weight)| weight.trim().parse::<f32>().is_ok_and(|weight| weight <= 0.0))
+/// Reads a parameter that is a weight.
+fn weight(parameter: &str) -> Option<f32> {
+    let (name, weight) = parameter.split_once('=')?;
+    if name.trim().eq_ignore_ascii_case("q") { weight.trim().parse().ok() } else { None }
 }
 
 /// Says whether a body may be JSON: it says so, or says nothing.

@@ -24,8 +24,10 @@ use super::accept::Take;
 use super::body::Body;
 use super::refused;
 use super::respond::{Fault, Refusal, bare, json_pieces, json_response, status_of};
+use super::resume::primes;
 use super::running::Running;
 use super::server::Door;
+use super::spoken::First;
 use super::stream::{self, Events};
 
 /// The method whose results may be kept.
@@ -215,7 +217,7 @@ impl Asker {
     /// Spells an event on the way; `None` if this client must not get it.
     pub(super) fn message(&self, event: Event) -> Option<Bytes> {
         match event {
-            Event::Done(_) => None,
+            Event::Done(_) | Event::Paused => None,
             Event::Log(raw) => self.log.takes(&raw).then_some(raw),
             Event::Progress(raw) => Some(raw),
             // A stateless client is told nothing but what its own calls come to.
@@ -363,11 +365,21 @@ impl<H: Handler> Door<H> {
                 None => return bare(StatusCode::ACCEPTED),
                 Some(Event::Done(outcome)) => {
                     let rendered = asker.render(outcome);
-                    return rendered.respond(take, running.take_guards());
+                    let guards = running.take_guards();
+                    let stream = take == Take::Events && rendered.status == StatusCode::OK;
+                    if stream && running.survives() && primes(session) {
+                        let first = First::Answer(Box::new((rendered, guards)));
+                        return self.events(running, asker, Some(first), session).respond();
+                    }
+                    return rendered.respond(take, guards);
+                }
+                // Before it is said that the client may leave, it must be told how to come back.
+                Some(Event::Paused) if take.events() && primes(session) => {
+                    return self.events(running, asker, Some(First::Pause), session).respond();
                 }
                 Some(event) if take.events() => {
                     if let Some(message) = asker.message(event) {
-                        return self.events(running, asker, Some(message), session).respond();
+                        return self.events(running, asker, Some(First::Message(message)), session).respond();
                     }
                 }
                 Some(_) => {}

@@ -206,9 +206,12 @@ impl<H: Handler> Asking<H> {
                     self.queue.push_back(Event::Progress(raw));
                 }
             }
-            other @ (Event::Done(_) | Event::Log(_) | Event::Said(_) | Event::Changed(_) | Event::Watch(_)) => {
-                self.queue.push_back(other)
-            }
+            other @ (Event::Done(_)
+            | Event::Log(_)
+            | Event::Paused
+            | Event::Said(_)
+            | Event::Changed(_)
+            | Event::Watch(_)) => self.queue.push_back(other),
         }
     }
 

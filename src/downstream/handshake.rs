@@ -6,8 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response};
 
 use crate::exchange::{
-    Answer, Call, Caller as _, ClientFacts, Discovery, Event, Exchange, Handler, Owner, ReasonCode, Reject, RejectKind,
-    Told,
+    Answer, Call, ClientFacts, Discovery, Event, Exchange, Handler, Owner, ReasonCode, Reject, RejectKind, Told,
 };
 use crate::session::{NewSession, Session, SessionError};
 use crate::wire::bridge::server_info;
@@ -77,13 +76,14 @@ impl<H: Handler> Door<H> {
                     Event::Ask(_)
                     | Event::Changed(_)
                     | Event::Log(_)
+                    | Event::Paused
                     | Event::Progress(_)
                     | Event::Said(_)
                     | Event::Watch(_),
                 ) => {}
             }
         };
-        let told = Told::new(visit.caller.seen(&visit.endpoint));
+        let told = Told::default();
         let (principal, endpoint) = (visit.principal.clone(), visit.endpoint.clone());
         let session = self
             .sessions

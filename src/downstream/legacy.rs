@@ -52,10 +52,11 @@ impl<H: Handler> Door<H> {
             Ok(session) => session,
             Err(fault) => return visit.refuse(fault, id),
         };
+        let take = visit.take.in_session();
         match message {
             Message::Request(request) => match self.begin(visit, &session, (request, meta), Form::Alone) {
-                Begun::Answered(rendered) => rendered.respond(visit.take, Vec::new()),
-                Begun::Calling(running, asker) => self.answer(running, asker, visit.take, Some(&session)).await,
+                Begun::Answered(rendered) => rendered.respond(take, Vec::new()),
+                Begun::Calling(running, asker) => self.answer(running, asker, take, Some(&session)).await,
             },
             Message::Notification(notification) => {
                 note(&session, &notification);

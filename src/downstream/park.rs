@@ -108,6 +108,7 @@ impl Parker {
                 other @ (Event::Ask(_)
                 | Event::Done(_)
                 | Event::Log(_)
+                | Event::Paused
                 | Event::Said(_)
                 | Event::Changed(_)
                 | Event::Watch(_)) => Some(other),
@@ -137,6 +138,7 @@ impl Parking {
                     }
                     event @ (Event::Done(_)
                     | Event::Log(_)
+                    | Event::Paused
                     | Event::Progress(_)
                     | Event::Said(_)
                     | Event::Watch(_)

@@ -332,6 +332,6 @@ mod tests {
             refusal.spell(Some(&RequestId::number(7))),
             r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28"],"requested":"a\"b"}}}"#
         );
-        assert!(refusal.spell(None).starts_with(br#"{"jsonrpc":"2.0","id":null,"#));
+        assert!(refusal.spell(None).starts_with(br#"{"jsonrpc":"2.0","error":"#));
     }
 }

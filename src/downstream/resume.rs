@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::Response;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::exchange::{ByteStream, Caller as _, Handler};
 use crate::session::{Kept, Priming, Session, Told};
@@ -22,7 +23,7 @@ use super::post::Visit;
 use super::respond::Fault;
 use super::running::{Running, Survive};
 use super::server::Door;
-use super::spoken::Spoken;
+use super::spoken::{First, Spoken};
 use super::stream::Events;
 
 /// How long the answer of a call that its client may come back to can be plain JSON. As long as the pause between two looks
@@ -38,6 +39,8 @@ pub(super) struct Driver {
     pub(super) number: u64,
     /// What the call needs to go on without.
     pub(super) survive: Survive,
+    /// Its place among the calls without a client, where it is known that the client leaves.
+    pub(super) slot: Option<OwnedSemaphorePermit>,
 }
 
 // === impl Driver ===
@@ -47,13 +50,19 @@ impl Driver {
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Told>> {
         self.kept.poll(self.number, cx)
     }
+
+    /// Says whether the client may be sent away: the call goes on without it for certain.
+    pub(super) fn may_leave(&mut self) -> bool {
+        self.slot = Arc::clone(&self.survive.slots).try_acquire_owned().ok();
+        self.slot.is_some()
+    }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
         let Some(number) = self.kept.let_go(self.number) else { return };
         let Survive { tasks, slots } = &self.survive;
-        let Ok(slot) = Arc::clone(slots).try_acquire_owned() else {
+        let Some(slot) = self.slot.take().or_else(|| Arc::clone(slots).try_acquire_owned().ok()) else {
             tracing::warn!("too many calls without a client; one is cancelled");
             return self.kept.give_up(number, TOO_MANY);
         };
@@ -98,14 +107,18 @@ pub(super) fn priming(version: ProtocolVersion) -> Option<Priming> {
     }
 }
 
+/// Says whether a stream of this session begins with how to come back to it.
+pub(super) fn primes(session: Option<&Session>) -> bool {
+    session.is_some_and(|session| priming(session.client.version) == Some(Priming::On))
+}
+
 // === impl Door ===
 
 impl<H: Handler> Door<H> {
     /// Returns how long a call may be silent before its answer becomes a stream: less where a stream's beginning is what a
     /// client comes back by.
     pub(super) fn silence(&self, session: Option<&Session>) -> Duration {
-        let primed = session.is_some_and(|session| priming(session.client.version) == Some(Priming::On));
-        if primed { PRIME_AFTER.min(self.settings.keep_alive) } else { self.settings.keep_alive }
+        if primes(session) { PRIME_AFTER.min(self.settings.keep_alive) } else { self.settings.keep_alive }
     }
 
     /// Returns what a call needs to go on without its client.
@@ -119,7 +132,7 @@ impl<H: Handler> Door<H> {
         &self,
         mut running: Running,
         asker: Asker,
-        first: Option<Bytes>,
+        first: Option<First>,
         session: Option<&Session>,
     ) -> Events {
         let keep_alive = self.settings.keep_alive;
@@ -133,8 +146,9 @@ impl<H: Handler> Door<H> {
         let Some(kept) = session.keep(id, (call.params.kind, call.params.name.clone())) else {
             return plain(running.surviving(survive, call), asker, first);
         };
-        let (primer, number) = kept.begin(Box::pin(Spoken::new(running, asker, first)), priming);
-        Events::held(Driver { kept, number, survive }, primer.into_iter().collect(), keep_alive)
+        let (primer, number) =
+            kept.begin(Box::pin(Spoken::new(running, asker, first).with_pauses(priming == Priming::On)), priming);
+        Events::held(Driver { kept, number, survive, slot: None }, primer.into_iter().collect(), keep_alive)
     }
 
     /// Answers a GET that names the last event its client has read: with what came after it, and then with what comes.
@@ -146,6 +160,7 @@ impl<H: Handler> Door<H> {
         let found = session.kept(event_id).filter(|(kept, _)| may(kept));
         let Some((kept, after)) = found else { return visit.refuse(Fault::EventUnknown, None) };
         let Some((missed, number)) = kept.resume(after) else { return visit.refuse(Fault::EventUnknown, None) };
-        Events::held(Driver { kept, number, survive: self.survive() }, missed, self.settings.keep_alive).respond()
+        Events::held(Driver { kept, number, survive: self.survive(), slot: None }, missed, self.settings.keep_alive)
+            .respond()
     }
 }

@@ -95,6 +95,11 @@ impl Running {
         self
     }
 
+    /// Says whether the call goes on without its holder.
+    pub(super) const fn survives(&self) -> bool {
+        self.survive.is_some()
+    }
+
     /// Takes back that the call goes on without its holder: what it needs for that, and what is called.
     pub(super) const fn take_survive(&mut self) -> Option<(Survive, Arc<ServerCall>)> {
         self.survive.take()

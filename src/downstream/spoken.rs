@@ -13,10 +13,21 @@ use crate::wire::jsonrpc::one_line;
 use super::answer::{Asker, Rendered};
 use super::running::Running;
 
+/// What a call begins with, that was known before there was a stream.
+pub(super) enum First {
+    /// The answer, with what is given back when it has been sent.
+    Answer(Box<(Rendered, Vec<Box<dyn Send>>)>),
+    /// A message.
+    Message(Bytes),
+    /// A pause of the server's.
+    Pause,
+}
+
 /// A call in its client's words.
 pub(super) struct Spoken {
-    /// What was said already, when it was not known yet that there would be a stream.
-    first: Option<Bytes>,
+    first: Option<First>,
+    /// Whether the client knows pauses.
+    pauses: bool,
     /// The call, and who has asked for it; nothing once it is over.
     call: Option<(Running, Asker)>,
 }
@@ -24,8 +35,14 @@ pub(super) struct Spoken {
 // === impl Spoken ===
 
 impl Spoken {
-    pub(super) const fn new(running: Running, asker: Asker, first: Option<Bytes>) -> Self {
-        Self { first, call: Some((running, asker)) }
+    pub(super) const fn new(running: Running, asker: Asker, first: Option<First>) -> Self {
+        Self { first, pauses: false, call: Some((running, asker)) }
+    }
+
+    /// Says when the server pauses.
+    pub(super) const fn with_pauses(mut self, pauses: bool) -> Self {
+        self.pauses = pauses;
+        self
     }
 
     /// Says whether all has been said.
@@ -35,8 +52,15 @@ impl Spoken {
 
     /// Polls for the next message.
     pub(super) fn poll_said(&mut self, cx: &mut Context<'_>) -> Poll<Option<Said>> {
-        if let Some(message) = self.first.take() {
-            return Poll::Ready(Some(note(message)));
+        match self.first.take() {
+            Some(First::Answer(first)) => {
+                let (rendered, guards) = *first;
+                self.call = None;
+                return Poll::Ready(Some(answer(rendered, guards)));
+            }
+            Some(First::Message(message)) => return Poll::Ready(Some(note(message))),
+            Some(First::Pause) if self.pauses => return Poll::Ready(Some(Said::pause())),
+            Some(First::Pause) | None => {}
         }
         loop {
             let Some((running, asker)) = &mut self.call else { return Poll::Ready(None) };
@@ -48,6 +72,7 @@ impl Spoken {
                     self.call = None;
                     rendered.map(|rendered| answer(rendered, guards))
                 }
+                Some(Event::Paused) if self.pauses => Some(Said::pause()),
                 Some(event) => match asker.message(event) {
                     Some(message) => Some(note(message)),
                     None => continue,

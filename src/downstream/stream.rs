@@ -64,6 +64,14 @@ impl Source {
         }
     }
 
+    /// Says whether the client may be sent away, for it can come back.
+    fn may_leave(&mut self) -> bool {
+        match self {
+            Self::Held(driver) => driver.may_leave(),
+            Self::Call(_) | Self::Over => false,
+        }
+    }
+
     const fn is_over(&self) -> bool {
         match self {
             Self::Call(spoken) => spoken.is_over(),
@@ -157,6 +165,12 @@ impl Events {
                         return Poll::Pending;
                     }
                     self.queue.push_back(Bytes::from_static(KEEP_ALIVE));
+                }
+                Poll::Ready(Some(told)) if told.is_pause() => {
+                    // What is there is still sent; the client comes back for the rest.
+                    if self.source.may_leave() {
+                        self.source = Source::Over;
+                    }
                 }
                 Poll::Ready(Some(Told { frames, rest, guards })) => {
                     self.queue.extend(frames);

@@ -25,7 +25,7 @@ pub trait Caller: Clone + Send + Sync + 'static {
     /// in answer to it is kept for those alone [CFG-4].
     fn may_call(&self, endpoint: &Endpoint, kind: Kind, name: &str) -> bool;
 
-    /// Returns the fingerprints of what this principal sees there now, for a new session's [`super::Told`].
+    /// Returns the fingerprints of what this principal sees there now, for the [`super::Told`] of a new listen.
     fn seen(&self, endpoint: &Endpoint) -> Seen;
 }
 

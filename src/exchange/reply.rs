@@ -96,6 +96,8 @@ pub enum Event {
     Done(Outcome),
     /// A whole `notifications/message`, as the server sent it.
     Log(Bytes),
+    /// The server has closed the call's stream and goes on with the call: a client that can come back may do the same.
+    Paused,
     /// A whole `notifications/progress` with the client's own token.
     Progress(Bytes),
     /// A whole message that a door has spelled for its client.

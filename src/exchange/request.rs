@@ -123,8 +123,8 @@ pub struct Listen {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen(pub [u64; Kind::ALL.len()]);
 
-/// The fingerprints of the visible sets that a client has listed last, or could see when its session began [POL-10]. A
-/// listener without a session has its own, which what it is told moves.
+/// The fingerprints of the visible sets that a client has listed last; zero of what it has never listed [POL-10]. A listener
+/// without a session has its own, which what it is told moves.
 ///
 /// A change is pending exactly if one differs from the present one: no bit is stored that could be wrong, and what was
 /// written to a stream that is dead already is told again on the next.

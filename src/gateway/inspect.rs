@@ -198,7 +198,7 @@ fn told(event: Event, inspection: Option<&Inspection>, server: &UpstreamName, ow
         }
         (Event::Progress(raw), Some(shaper)) => Event::Progress(shaper.notification(raw)),
         (other @ Event::Progress(_), None) => other,
-        (other @ (Event::Changed(_) | Event::Done(_) | Event::Said(_) | Event::Watch(_)), _) => other,
+        (other @ (Event::Changed(_) | Event::Done(_) | Event::Paused | Event::Said(_) | Event::Watch(_)), _) => other,
     }
 }
 

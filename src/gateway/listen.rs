@@ -75,7 +75,6 @@ impl Listener {
                     News::Published => tokio::time::sleep(COALESCE).await,
                 }
             }
-            self.first = false;
             self.published.mark_unchanged();
             self.caller = self.caller.renewed(&self.gateway);
             if self.caller.is_lost(&self.endpoint) {
@@ -83,8 +82,11 @@ impl Listener {
             }
             let now = self.caller.seen(&self.endpoint);
             let (said, told) = (std::mem::replace(&mut self.said, now), self.wanted.told.seen());
+            let first = std::mem::replace(&mut self.first, false);
             for kind in Kind::ALL.into_iter().filter(|kind| self.wanted.kinds.contains(kind.told_as())) {
-                if now.of(kind) != said.of(kind) && now.of(kind) != told.of(kind) {
+                // Who has listed nothing yet has nothing that could be old.
+                let never = first && told.of(kind) == 0;
+                if !never && now.of(kind) != said.of(kind) && now.of(kind) != told.of(kind) {
                     self.pending = self.pending.with(kind.told_as());
                     if self.wanted.own {
                         self.wanted.told.update(kind, now.of(kind));

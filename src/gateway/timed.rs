@@ -147,7 +147,7 @@ impl Piece for Event {
             Self::Done(_) => Sense::Last,
             Self::Progress(_) => Sense::Progress,
             Self::Ask(_) => Sense::Progress,
-            Self::Changed(_) | Self::Log(_) | Self::Said(_) | Self::Watch(_) => Sense::Talk,
+            Self::Changed(_) | Self::Log(_) | Self::Paused | Self::Said(_) | Self::Watch(_) => Sense::Talk,
         }
     }
 

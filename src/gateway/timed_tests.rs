@@ -85,6 +85,7 @@ async fn end(events: &mut EventStream) -> (usize, Result<(), Reject>) {
             Event::Ask(_)
             | Event::Changed(_)
             | Event::Log(_)
+            | Event::Paused
             | Event::Progress(_)
             | Event::Said(_)
             | Event::Watch(_) => before += 1,

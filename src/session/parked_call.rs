@@ -235,7 +235,12 @@ impl ParkedCall {
             match event {
                 Event::Log(raw) => joiner.tell(Event::Log(raw.clone())),
                 Event::Progress(raw) => joiner.tell(Event::Progress(raw.clone())),
-                Event::Ask(_) | Event::Done(_) | Event::Said(_) | Event::Changed(_) | Event::Watch(_) => {}
+                Event::Ask(_)
+                | Event::Done(_)
+                | Event::Paused
+                | Event::Said(_)
+                | Event::Changed(_)
+                | Event::Watch(_) => {}
             }
         }
     }

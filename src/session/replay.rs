@@ -47,7 +47,7 @@ pub struct ReplayLimits {
 /// What a call says, in the order it says it.
 pub type Source = Pin<Box<dyn Stream<Item = Said> + Send>>;
 
-/// One message of a call.
+/// One message of a call, or a pause: nothing is said, and the client may leave and come back.
 pub struct Said {
     /// Its JSON text, in parts.
     pub parts: Vec<Bytes>,
@@ -59,7 +59,7 @@ pub struct Said {
     pub guards: Vec<Box<dyn Send>>,
 }
 
-/// One message of a kept stream, spelled as an event.
+/// One message of a kept stream, spelled as an event; or a pause.
 pub struct Told {
     /// The event's bytes.
     pub frames: Vec<Bytes>,
@@ -131,6 +131,26 @@ impl fmt::Debug for Said {
 impl fmt::Debug for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Told").field("bytes", &size(&self.frames)).finish_non_exhaustive()
+    }
+}
+
+// === impl Said ===
+
+impl Said {
+    /// Makes a pause.
+    #[must_use]
+    pub const fn pause() -> Self {
+        Self { parts: Vec::new(), rest: None, last: false, guards: Vec::new() }
+    }
+}
+
+// === impl Told ===
+
+impl Told {
+    /// Says whether it is a pause.
+    #[must_use]
+    pub const fn is_pause(&self) -> bool {
+        self.frames.is_empty() && self.rest.is_none()
     }
 }
 
@@ -336,6 +356,9 @@ impl Kept {
 
     fn keep(&self, state: &mut State, said: Said) -> Told {
         let Said { parts, rest, last, guards } = said;
+        if parts.is_empty() && rest.is_none() {
+            return Told { frames: Vec::new(), rest, guards };
+        }
         state.number += 1;
         let number = state.number;
         let id = self.id(number);

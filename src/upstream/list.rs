@@ -104,6 +104,7 @@ async fn outcome(link: &Arc<dyn Link>, method: &'static str, members: String) ->
                     Event::Ask(_)
                     | Event::Changed(_)
                     | Event::Log(_)
+                    | Event::Paused
                     | Event::Progress(_)
                     | Event::Said(_)
                     | Event::Watch(_),

@@ -3,7 +3,8 @@
 //! Not for: who may watch (`gateway` asks policy). Invariants: one subscription at the server per resource, however many
 //! watch it: made with the first, ended with the last, made again on each new connection; a listen is replaced only once
 //! the one that follows it is acknowledged (protocol §4.6); an update reaches exactly those who watch the resource or one
-//! above it.
+//! above it. While one listen follows another, a server may tell both of one change: nothing says that it is the same, so it is
+//! told twice rather than lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

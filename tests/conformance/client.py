@@ -13,10 +13,12 @@ import json
 import os
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "lab"))
 
 import labkit  # noqa: E402
+import wire  # noqa: E402
 import mcp_types as types  # noqa: E402
 from mcp import Client  # noqa: E402
 from mcp.shared.exceptions import MCPError  # noqa: E402
@@ -88,6 +90,9 @@ def main():
     folder = Path(folder)
     scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    place = urlsplit(url)
+    tap = wire.Tap(place.port, folder / f"{folder.name}-{scenario}.as-client.jsonl")
+    url = place._replace(netloc=f"127.0.0.1:{tap.port}").geturl()
     stateless = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION") == "2026-07-28"
     config = folder / f"{scenario}.toml"
     config.write_text(configuration(url, http, admin), encoding="utf-8")

@@ -122,3 +122,27 @@ async fn a_change_back_is_told() {
     }
     app.stop().await;
 }
+
+/// [POL-10]: who listens before it has ever listed is told of what changes from then on, and of nothing older.
+#[tokio::test]
+async fn who_has_listed_nothing_has_nothing_old() {
+    let upstream = Upstream::start(Speaks::Legacy, false, &["a"]).await;
+    let app = TestApp::open(&[("up", upstream.lines())]).await;
+    let client = Client::connect(Era::Legacy, app.addr, "/mcp", None).await;
+    let other = Client::connect(Era::Legacy, app.addr, "/mcp", None).await;
+    assert_eq!(other.names().await, ["up__a"]);
+    until("the server's changes are heard", || upstream.streams() > 0).await;
+    let sees = async |tools: usize| {
+        while other.names().await.len() != tools {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    upstream.change(&["a", "b"]);
+    within_deadline("the change", sees(2)).await;
+    let mut stream = client.listen().await;
+    upstream.change(&["a"]);
+    within_deadline("the next change", sees(1)).await;
+    assert!(within_deadline("a list change", stream.next()).await.unwrap().contains("list_changed"));
+    app.stop().await;
+    assert_eq!(stream.changes_to_the_end().await, 0, "told of more than the one change");
+}

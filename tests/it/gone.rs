@@ -55,6 +55,29 @@ async fn a_stateless_client_that_goes_cancels() {
     }
 }
 
+/// [R44, R59]: where a server closes a call's stream before its answer, its client is told how to come back and let go too;
+/// the gateway comes back to the server by itself.
+#[tokio::test]
+async fn a_server_that_lets_go_is_come_back_to() {
+    let upstream = Watched::start(Era::Legacy, How::Http).await;
+    let app = TestApp::open(&[("up", upstream.lines.clone())]).await;
+    let client = Client::connect(Era::Legacy, app.addr, "/mcp", None).await;
+    let pause = r#""name":"up__pause","arguments":{}"#;
+    let mut stream = client.open("tools/call", Some("up__pause"), "", pause).await;
+    while let Some(said) = within_deadline("the end of the stream", stream.next()).await {
+        assert_eq!(said, "");
+    }
+    let last = stream.last_id().unwrap();
+    until_log(&client, &["hold", "back"]).await;
+    let mut stream = client.come_back(&last).await;
+    assert!(client.call_with("up__release", "{}").await.is_result());
+    let answer = within_deadline("the answer", stream.next()).await.unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!((&answer["id"], &answer["result"]["structuredContent"]["held"]), (&json!("open"), &json!(true)));
+    assert_eq!(within_deadline("the end", stream.next()).await, None);
+    app.stop().await;
+}
+
 async fn legacy(server: Era, how: How) {
     let upstream = Watched::start(server, how).await;
     let app = TestApp::open(&[("up", upstream.lines.clone())]).await;

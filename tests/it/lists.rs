@@ -1,6 +1,6 @@
 //! Lists: in a fixed order, and none is hurt by a server that is not there [CTX-6, TRN-7].
 
-use crate::support::{Child, Client, ERAS, Era, TestApp, within_deadline};
+use crate::support::{Broken, Child, Client, ERAS, Era, Speaks, TestApp, Upstream, within_deadline};
 
 /// FC-LST-06: a command that does not exist and a refused connection cost the good server nothing; errors do not mix.
 /// [R83]
@@ -25,6 +25,32 @@ async fn bad_servers_are_nobody_elses_problem() {
         .await;
     }
     app.stop().await;
+}
+
+/// [R83]: a kind of a server's lists that fails, or never comes, hides none of the others.
+#[tokio::test]
+async fn a_list_that_is_broken_hides_no_other() {
+    let lists = [
+        ("tools/list", "tools"),
+        ("prompts/list", "prompts"),
+        ("resources/list", "resources"),
+        ("resources/templates/list", "resourceTemplates"),
+    ];
+    for (at, (broken, _)) in lists.into_iter().enumerate() {
+        for how in [Broken::Fails, Broken::Hangs] {
+            let speaks = if at % 2 == 0 { Speaks::Legacy } else { Speaks::Stateless };
+            let upstream = Upstream::rich(speaks, false, &["echo"]).await;
+            upstream.break_list(broken, how);
+            let app = TestApp::open(&[("up", upstream.lines())]).await;
+            let client = Client::connect(Era::Legacy, app.addr, "/mcp", None).await;
+            for (method, member) in lists {
+                let shown = within_deadline(method, client.list_of(method, member)).await;
+                assert_eq!(shown.is_empty(), method == broken, "{broken} {how:?}: {method}");
+            }
+            assert_eq!(client.call_with("up__echo", "{}").await.is_result(), broken != "tools/list");
+            app.stop().await;
+        }
+    }
 }
 
 /// FC-LST-08: the order is the configuration's, then each server's own: the same bytes each time, also after a restart.

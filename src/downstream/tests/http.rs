@@ -1,6 +1,6 @@
 //! What is judged before a message is read.
 
-use super::support::{House, LEGACY, META, call, initialize, modern};
+use super::support::{House, LEGACY, META, call, initialize, legacy_call, modern};
 use crate::downstream::DownstreamSettings;
 
 /// [R1, R2, FC-SEC-01]
@@ -127,6 +127,25 @@ async fn the_form_follows_accept() {
         assert_eq!((got.status, got.header("content-type")), (200, Some(kind)), "{accept}");
         if kind == "text/event-stream" {
             assert_eq!(got.events().len(), 1);
+        }
+    }
+    // A session's client says by weight or order what it would rather have; one without a session is not asked.
+    let session = house.session("2025-11-25").await;
+    for (accept, kind) in [
+        ("", "application/json"),
+        ("Accept: application/json, text/event-stream\r\n", "application/json"),
+        ("Accept: */*\r\n", "application/json"),
+        ("Accept: text/event-stream;q=0.5, application/json\r\n", "application/json"),
+        ("Accept: text/event-stream, application/json\r\n", "text/event-stream"),
+        ("Accept: text/event-stream, */*\r\n", "text/event-stream"),
+        ("Accept: application/json;q=0.5, text/event-stream\r\n", "text/event-stream"),
+    ] {
+        for body in [legacy_call("1", "echo"), r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#.to_owned()] {
+            let got = house.post(&format!("{session}{accept}"), &body).await;
+            assert_eq!((got.status, got.header("content-type")), (200, Some(kind)), "{accept}");
+            // A call's can be had again, and nothing else of a session.
+            let primed = got.body.contains("\nretry: ");
+            assert_eq!(primed, kind == "text/event-stream" && body.contains("tools/call"), "{accept} {got:?}");
         }
     }
     for (kind, status) in

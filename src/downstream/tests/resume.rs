@@ -125,6 +125,46 @@ async fn a_stream_is_primed() {
     assert_eq!(plain.header("content-type"), Some("application/json"));
 }
 
+/// [R44, R59]: where a server closes a call's stream and goes on, a client of 2025-11-25 is told how to come back and is let
+/// go, if the call can go on without it; nobody else notices.
+#[tokio::test]
+async fn a_server_that_pauses_lets_its_client_go() {
+    let mut house = House::open();
+    let session = house.session("2025-11-25").await;
+    let (mut client, primed) = begin(&mut house, &session, "pauses").await;
+    assert_eq!((primed.len(), primed[0].retry, primed[0].data.is_none()), (1, true, true), "{primed:?}");
+    assert!(rest(&mut client).await.is_empty(), "the stream goes on");
+    // It may come back before the answer is there, and after.
+    let mut client = come_back(&house, &session, &primed[0].id).await;
+    house.hall.gate.notify_one();
+    house.gone("pauses").await;
+    let answer = event(&mut client).await;
+    assert_eq!(answer.data.unwrap()["id"], json!(1));
+    let mut again = come_back(&house, &session, &primed[0].id).await;
+    assert_eq!(rest(&mut again).await.len(), 1);
+
+    let others = [
+        (house.session("2025-06-18").await, legacy_call("1", "pauses")),
+        (modern("tools/call", Some("pauses")), call("1", "pauses")),
+    ];
+    for (headers, body) in others {
+        house.hall.gate.notify_one();
+        let got = house.post(&headers, &body).await;
+        assert_eq!((got.status, got.header("content-type")), (200, Some("application/json")), "{got:?}");
+        house.began("pauses").await;
+        house.gone("pauses").await;
+    }
+
+    let orphans = Arc::clone(&house.door.door().orphans);
+    let all = orphans.available_permits().try_into().unwrap();
+    let all = orphans.acquire_many_owned(all).await.unwrap();
+    let (mut client, primed) = begin(&mut house, &session, "pauses").await;
+    assert_eq!(primed.len(), 1);
+    house.hall.gate.notify_one();
+    assert_eq!(event(&mut client).await.data.unwrap()["id"], json!(1));
+    drop(all);
+}
+
 /// [R45, FC-IDS-11, FC-CON-05]: the call goes on; who comes back gets what it has missed, once and in order.
 #[tokio::test]
 async fn an_answer_waits_for_its_client() {
@@ -304,7 +344,7 @@ async fn an_answer_that_nobody_looks_at_is_kept_whole() {
         let (_, number) = kept.begin(Box::pin(futures_util::stream::iter([said])), Priming::On);
         let survive = Survive { tasks: house.tasks.clone(), slots: Arc::new(Semaphore::new(1)) };
         let before = house.tasks.len();
-        drop(Driver { kept: Arc::clone(&kept), number, survive });
+        drop(Driver { kept: Arc::clone(&kept), number, survive, slot: None });
         while house.tasks.len() > before {
             tokio::task::yield_now().await;
         }

@@ -384,7 +384,7 @@ impl Client {
                 }
                 Event::Said(raw) => self.told(&session, &raw),
                 Event::Ask(_) => self.world.fault(format!("{label}: a question has passed the door")),
-                Event::Log(_) | Event::Progress(_) | Event::Changed(_) | Event::Watch(_) => {}
+                Event::Log(_) | Event::Paused | Event::Progress(_) | Event::Changed(_) | Event::Watch(_) => {}
             }
             if self.dice.once_in(20) {
                 // The client goes away, and takes its session along.
@@ -433,7 +433,7 @@ impl Client {
                 Event::Done(outcome) if found.is_none() => found = Some(outcome),
                 Event::Done(_) => world.fault(format!("{label}: two outcomes")),
                 Event::Ask(_) | Event::Said(_) => world.fault(format!("{label}: a question has passed the door")),
-                Event::Log(_) | Event::Progress(_) | Event::Changed(_) | Event::Watch(_) => {}
+                Event::Log(_) | Event::Paused | Event::Progress(_) | Event::Changed(_) | Event::Watch(_) => {}
             }
         }
         if found.is_none() {

@@ -299,13 +299,9 @@ impl Hall {
                 };
                 Reply::once(outcome)
             }
-            "chatty" => {
+            "chatty" | "pauses" => {
                 let gate = Arc::clone(&self.gate);
-                let before = [
-                    Event::Log(note("message", r#"{"level":"debug","data":1}"#)),
-                    Event::Progress(note("progress", r#"{"progressToken":"p","progress":1}"#)),
-                    Event::Log(note("message", r#"{"level":"error","data":"a\nb"}"#)),
-                ];
+                let before = if name == "pauses" { vec![Event::Paused] } else { chatter() };
                 let done = futures_util::stream::once(async move {
                     gate.notified().await;
                     answered(r#"{"content":[]}"#)
@@ -322,6 +318,14 @@ impl Hall {
             }
         }
     }
+}
+
+fn chatter() -> Vec<Event> {
+    vec![
+        Event::Log(note("message", r#"{"level":"debug","data":1}"#)),
+        Event::Progress(note("progress", r#"{"progressToken":"p","progress":1}"#)),
+        Event::Log(note("message", r#"{"level":"error","data":"a\nb"}"#)),
+    ]
 }
 
 /// A door that is open.

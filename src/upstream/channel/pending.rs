@@ -285,7 +285,7 @@ fn note(mut state: MutexGuard<'_, State>, note: Event) {
 fn size(note: &Event) -> usize {
     match note {
         Event::Log(raw) | Event::Progress(raw) => raw.len(),
-        Event::Ask(_) | Event::Changed(_) | Event::Done(_) | Event::Said(_) | Event::Watch(_) => 0,
+        Event::Ask(_) | Event::Changed(_) | Event::Done(_) | Event::Paused | Event::Said(_) | Event::Watch(_) => 0,
     }
 }
 

@@ -55,6 +55,7 @@ impl Waiting {
             first @ (Event::Ask(_)
             | Event::Changed(_)
             | Event::Log(_)
+            | Event::Paused
             | Event::Progress(_)
             | Event::Said(_)
             | Event::Watch(_)) => Reply::events(Box::pin(EventsOf { first: Some(first), waiting: self, era })),
@@ -103,6 +104,7 @@ impl Stream for EventsOf {
                 other @ (Event::Ask(_)
                 | Event::Changed(_)
                 | Event::Log(_)
+                | Event::Paused
                 | Event::Progress(_)
                 | Event::Said(_)
                 | Event::Watch(_)) => other,

@@ -51,6 +51,8 @@ struct Flow {
     reader: Box<EventReader>,
     queue: VecDeque<Event>,
     tries: u32,
+    /// Why there is nothing more to read, until it is tried again.
+    lost: Option<String>,
 }
 
 /// Says whether a large answer may be passed on without being looked at: the server is configured so, and nothing in the
@@ -149,7 +151,7 @@ impl Call {
             Content::Unseen(answer) => self.pass(*answer),
             // Boxed here, and not only as a stream, so that other calls do not carry its room.
             Content::Stream(reader) => {
-                Box::pin(Flow { call: self, reader, queue: VecDeque::new(), tries: 0 }.reply()).await
+                Box::pin(Flow { call: self, reader, queue: VecDeque::new(), tries: 0, lost: None }.reply()).await
             }
         }
     }
@@ -277,26 +279,37 @@ impl Flow {
                 }
                 return event;
             }
-            let why = match self.reader.next().await {
+            if let Some(why) = self.lost.take() {
+                if let Err(reject) = Box::pin(self.resume(why)).await {
+                    self.queue.push_back(Event::Done(Err(reject)));
+                }
+                continue;
+            }
+            match self.reader.next().await {
                 Ok(Some(event)) => {
                     self.tries = 0;
                     if let Some(data) = event.data.as_ref().filter(|_| event.is_message()) {
                         self.take(data);
                     }
-                    continue;
                 }
-                Ok(None) => "the event stream ended".to_owned(),
-                Err(super::reader::ReadError::Broken(why)) => why,
+                Ok(None) => {
+                    self.lost = Some("the event stream ended".to_owned());
+                    if self.can_resume() {
+                        return Event::Paused;
+                    }
+                }
+                Err(super::reader::ReadError::Broken(why)) => self.lost = Some(why),
                 Err(err) => {
                     let reject = self.call.peer.target().unreadable(&err);
                     self.queue.push_back(Event::Done(Err(reject)));
-                    continue;
                 }
-            };
-            if let Err(reject) = Box::pin(self.resume(why)).await {
-                self.queue.push_back(Event::Done(Err(reject)));
             }
         }
+    }
+
+    /// Says whether the server lets us come back to its stream.
+    fn can_resume(&self) -> bool {
+        matches!(self.call.peer, Peer::Session(..)) && self.reader.place().last_id.is_some()
     }
 
     fn take(&mut self, data: &Bytes) {

@@ -217,6 +217,20 @@ pub fn answers(params: &Bytes) -> Result<Vec<(String, Bytes)>, InputError> {
         .collect())
 }
 
+/// Returns a retry's answers without what is no object [R94]; `None` where nothing has to go.
+pub(super) fn only_answers(given: &Bytes) -> Option<Bytes> {
+    let mut kept = Object::new();
+    if let Ok(members) = json::members(given) {
+        if members.iter().all(|(_, value)| value.is_object()) {
+            return None;
+        }
+        for (key, value) in members.iter().filter(|(_, value)| value.is_object()) {
+            kept.member(&quoted(&key), value.get());
+        }
+    }
+    Some(kept.end())
+}
+
 /// Says whether an object can be the answer to a question: an elicitation's names what the person did.
 #[must_use]
 pub fn answers_kind(kind: InputKind, answer: &[u8]) -> bool {

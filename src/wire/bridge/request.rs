@@ -11,6 +11,8 @@ use crate::wire::mcp::{
     RESERVED_PREFIX, RequestMeta, Trace, VERSION_KEY,
 };
 
+use super::input::only_answers;
+
 /// What the next hop speaks, and what the gateway says of the client there.
 #[derive(Clone, Debug)]
 pub struct Hop {
@@ -41,11 +43,8 @@ pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, ho
     if let (Some(at), None) = (&params.arguments_at, &params.arguments) {
         edits.replace(at.clone(), Bytes::from_static(b"{}"));
     }
-    match (hop.era, &params.request_state_at, &hop.request_state) {
-        // Answers are of the newer era alone; the call is made anew.
-        (Era::Legacy, ..) if params.is_retry => without_answers(&mut edits, request),
-        (_, Some(at), Some(state)) => drop(edits.replace(at.clone(), state.clone())),
-        (Era::Legacy | Era::Stateless, _, _) => {}
+    if params.is_retry {
+        lower_retry(&mut edits, request, params, hop);
     }
     if let Some(rebuilt) = rebuilt_meta(meta, hop) {
         match &params.meta_at {
@@ -63,11 +62,24 @@ pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, ho
     edits.apply()
 }
 
-fn without_answers(edits: &mut Edits, request: &Request) {
-    let Some(place) = request.params.as_deref().map(|params| params.place().clone()) else { return };
-    let Ok(members) = json::members(request.raw.get(place.clone()).unwrap_or_default()) else { return };
-    for cut in members.without(|key| matches!(key, b"inputResponses" | b"requestState")) {
-        edits.replace(place.start + cut.start..place.start + cut.end, Bytes::new());
+/// Rewrites what a retry has beside its call: the server's own state, and what is an answer. A server of sessions knows
+/// neither; to it the call is made anew.
+fn lower_retry(edits: &mut Edits, request: &Request, params: &CallParams, hop: &Hop) {
+    if hop.era == Era::Legacy {
+        let Some(place) = request.params.as_deref().map(|params| params.place().clone()) else { return };
+        let Ok(members) = json::members(request.raw.get(place.clone()).unwrap_or_default()) else { return };
+        for cut in members.without(|key| matches!(key, b"inputResponses" | b"requestState")) {
+            edits.replace(place.start + cut.start..place.start + cut.end, Bytes::new());
+        }
+        return;
+    }
+    if let (Some(at), Some(state)) = (&params.request_state_at, &hop.request_state) {
+        edits.replace(at.clone(), state.clone());
+    }
+    if let Some(at) = &params.responses_at
+        && let Some(answers) = only_answers(&request.raw.slice(at.clone()))
+    {
+        edits.replace(at.clone(), answers);
     }
 }
 
@@ -222,6 +234,24 @@ mod tests {
             lower(legacy, Era::Stateless),
             r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"g"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"t","arguments":{}}}"#
         );
+    }
+
+    /// [R94]: what is no answer is left out, so that a server asks for it again.
+    #[test]
+    fn what_is_no_answer_is_not_passed_on() {
+        for (given, wanted) in [
+            (r#"{"a":{"action":"accept"} , "b":{}}"#, r#"{"a":{"action":"accept"} , "b":{}}"#),
+            (r#"{"a":12345,"b":{"x":1e2},"c":null}"#, r#"{"b":{"x":1e2}}"#),
+            ("null", "{}"),
+            ("[{}]", "{}"),
+        ] {
+            let params = |answers: &str, name: &str| {
+                format!(r#""name":"{name}","inputResponses":{answers},"requestState":"s"}}}}"#)
+            };
+            let start = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"#;
+            let lowered = lower(&format!("{start}{}", params(given, "s__t")), Era::Stateless);
+            assert!(lowered.ends_with(&params(wanted, "t")), "{lowered}");
+        }
     }
 
     #[test]

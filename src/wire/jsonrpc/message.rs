@@ -336,19 +336,24 @@ impl Response {
         Self::build(Some(id), b"result", result)
     }
 
-    /// Makes a response that carries `error`, an error object's text; `id` is `null` where the request's is unknown.
+    /// Makes a response that carries `error`, an error object's text; it has no `id` where the request's is unknown [R17].
     #[must_use]
     pub fn with_error(id: Option<&RequestId>, error: &[u8]) -> Self {
         Self::build(id, b"error", error)
     }
 
     fn build(id: Option<&RequestId>, member: &[u8], value: &[u8]) -> Self {
-        let spelled: &[u8] = id.map_or(b"null", |id| id.raw());
+        let spelled = id.map(|id| id.raw().as_ref()).unwrap_or_default();
         let mut raw = Vec::with_capacity(40 + spelled.len() + value.len());
-        raw.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-        let id_at = raw.len()..raw.len() + spelled.len();
-        raw.extend_from_slice(spelled);
-        raw.extend_from_slice(b",\"");
+        raw.extend_from_slice(br#"{"jsonrpc":"2.0","#);
+        let mut id_at = 1..1;
+        if id.is_some() {
+            raw.extend_from_slice(br#""id":"#);
+            id_at = raw.len()..raw.len() + spelled.len();
+            raw.extend_from_slice(spelled);
+            raw.push(b',');
+        }
+        raw.push(b'"');
         raw.extend_from_slice(member);
         raw.extend_from_slice(b"\":");
         let at = raw.len()..raw.len() + value.len();

@@ -32,8 +32,8 @@ pub struct CallParams {
     pub meta_at: Option<Range<usize>>,
     /// Where `requestState` lies.
     pub request_state_at: Option<Range<usize>>,
-    /// Whether this is a retry that carries `inputResponses` or `requestState`.
-    pub is_retry: bool,
+    /// Where `inputResponses` lies.
+    pub responses_at: Option<Range<usize>>,
 }
 
 /// Why params cannot be read.
@@ -83,8 +83,7 @@ impl CallParams {
             Some(text) if text.first() == Some(&b'{') => Some(text),
             Some(_) => return Err(ParamsError::Arguments),
         };
-        let is_retry = request_state_at.is_some() || responses_at.is_some();
-        Ok(Self { method, kind, name, name_at, arguments, arguments_at, meta_at, request_state_at, is_retry })
+        Ok(Self { method, kind, name, name_at, arguments, arguments_at, meta_at, request_state_at, responses_at })
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) use hostile::{Framing, Hostile, Siege, Step};
 pub(crate) use piped::Piped;
 pub(crate) use process::{Child, Gateway, folder, lives, peak_memory_kib, until, within_deadline};
 pub(crate) use tunnel::{Secured, Tunnel, connect_tls};
-pub(crate) use upstream::{ODDITIES, STATE, STATELESS_HEAD, Speaks, Upstream};
+pub(crate) use upstream::{Broken, ODDITIES, STATE, STATELESS_HEAD, Speaks, Upstream};
 pub(crate) use wire::{Wire, raw};
 
 /// Both eras, by the version that a client names.

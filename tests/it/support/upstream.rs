@@ -24,6 +24,15 @@ pub(crate) enum Speaks {
     Both,
 }
 
+/// What is wrong with a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// It is answered with an error.
+    Fails,
+    /// It is never answered.
+    Hangs,
+}
+
 /// The server; it ends when it is dropped.
 pub(crate) struct Upstream {
     addr: SocketAddr,
@@ -50,6 +59,8 @@ struct State {
     heads: Mutex<Vec<Head>>,
     /// The tool `guarded` wants its argument as a header of this name.
     guard: Mutex<Option<String>>,
+    /// The list that fails, or never comes.
+    broken: Mutex<Option<(String, Broken)>>,
     /// What a tool answers with, whatever it is asked.
     answers: Mutex<Vec<(String, String)>>,
 }
@@ -73,6 +84,7 @@ impl Upstream {
             rich: AtomicBool::new(false),
             heads: Mutex::default(),
             guard: Mutex::default(),
+            broken: Mutex::default(),
             answers: Mutex::default(),
         });
         let upstream = Self { addr, state: Arc::clone(&state), tasks: tasks.clone() };
@@ -91,6 +103,11 @@ impl Upstream {
         let upstream = Self::start(speaks, sse, tools).await;
         upstream.state.rich.store(true, Ordering::SeqCst);
         upstream
+    }
+
+    /// Breaks the list of a method.
+    pub(crate) fn break_list(&self, method: &str, broken: Broken) {
+        *self.state.broken.lock().unwrap() = Some((method.to_owned(), broken));
     }
 
     /// Lets the tool `guarded` be called with its argument `a` in this header alone; its list says so, but nobody is told.
@@ -200,6 +217,16 @@ impl State {
                 json(&mut wire, "400 Bad Request", "", &error).await;
                 continue;
             }
+            match self.broken(method.trim_matches('"')) {
+                Some(Broken::Fails) => {
+                    let error =
+                        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"broken"}}}}"#);
+                    json(&mut wire, "200 OK", "", &error).await;
+                    continue;
+                }
+                Some(Broken::Hangs) => return wire.gone().await,
+                None => {}
+            }
             match method.trim_matches('"') {
                 "subscriptions/listen" => {
                     let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
@@ -215,36 +242,41 @@ impl State {
                         return;
                     }
                 }
-                method => {
-                    let session = self.sessions.fetch_add(1, Ordering::SeqCst);
-                    let can =
-                        if self.rich.load(Ordering::SeqCst) { rich::ALL } else { r#"{"tools":{"listChanged":true}}"# };
-                    let (field, result) = match method {
-                        "initialize" => (
-                            format!("Mcp-Session-Id: s-{session}\r\n"),
-                            format!(
-                                r#"{{"protocolVersion":"2025-11-25","capabilities":{can},"serverInfo":{{"name":"up","version":"1"}}}}"#
-                            ),
-                        ),
-                        "server/discover" => (
-                            String::new(),
-                            format!(
-                                r#"{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{can},"ttlMs":0,"cacheScope":"public"}}"#
-                            ),
-                        ),
-                        "tools/list" => (String::new(), self.listed(stateless)),
-                        other => {
-                            (String::new(), rich::answer(other, &body, stateless).expect("a method of this server"))
-                        }
-                    };
-                    let text = match result.strip_prefix('!') {
-                        Some(error) => format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#),
-                        None => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
-                    };
-                    json(&mut wire, "200 OK", &field, &text).await;
-                }
+                method => self.plain(&mut wire, &id, (method, &body), stateless).await,
             }
         }
+    }
+
+    /// Says what is wrong with a method.
+    fn broken(&self, method: &str) -> Option<Broken> {
+        self.broken.lock().unwrap().as_ref().filter(|(broken, _)| broken == method).map(|(_, how)| *how)
+    }
+
+    /// Answers a request that opens no stream and is no call.
+    async fn plain(&self, wire: &mut Wire, id: &str, (method, body): (&str, &str), stateless: bool) {
+        let session = self.sessions.fetch_add(1, Ordering::SeqCst);
+        let can = if self.rich.load(Ordering::SeqCst) { rich::ALL } else { r#"{"tools":{"listChanged":true}}"# };
+        let (field, result) = match method {
+            "initialize" => (
+                format!("Mcp-Session-Id: s-{session}\r\n"),
+                format!(
+                    r#"{{"protocolVersion":"2025-11-25","capabilities":{can},"serverInfo":{{"name":"up","version":"1"}}}}"#
+                ),
+            ),
+            "server/discover" => (
+                String::new(),
+                format!(
+                    r#"{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{can},"ttlMs":0,"cacheScope":"public"}}"#
+                ),
+            ),
+            "tools/list" => (String::new(), self.listed(stateless)),
+            other => (String::new(), rich::answer(other, body, stateless).expect("a method of this server")),
+        };
+        let text = match result.strip_prefix('!') {
+            Some(error) => format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#),
+            None => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
+        };
+        json(wire, "200 OK", &field, &text).await;
     }
 
     /// Says whether a call lacks the header that its tool wants.

@@ -3,7 +3,7 @@
 Arguments: what it speaks (legacy, stateless) and how (stdio, http). Over HTTP it says its port on stdout. Its tools: `touch`
 changes the resource `uri` and tells whoever has subscribed to it or to what is above it; `subs` returns the resources that
 are subscribed, each as often as it is; `forget` ends all sessions; `hold` tells of progress and answers at `release`, unless
-it is cancelled; `grow` makes one tool more and says so beside its answer alone; `log` returns what became of such calls, in order. A resource named `refused` is not subscribed to.
+it is cancelled; `pause` closes its stream and answers to who comes back, at `release` (legacy, http); `grow` makes one tool more and says so beside its answer alone; `log` returns what became of such calls, in order. A resource named `refused` is not subscribed to.
 """
 
 import json
@@ -17,10 +17,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 SPEAKS, HOW = sys.argv[1], sys.argv[2]
 CAN = {"tools": {}, "resources": {"subscribe": True, "listChanged": True}}
 COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"} if SPEAKS == "stateless" else {}
-TOOLS = ["touch", "subs", "forget", "hold", "release", "log", "grow"]
+TOOLS = ["touch", "subs", "forget", "hold", "release", "log", "grow", "pause"]
 lock = threading.Lock()
 log = []
 held = {}  # calls of `hold` that wait: where their answer goes, `None` if they are cancelled
+paused = {}  # calls of `pause` by session, until somebody comes back
 streams = {}  # whose: what it is subscribed to, and where it is told
 names = iter(range(1, 1 << 30))
 
@@ -141,6 +142,8 @@ class Handler(BaseHTTPRequestHandler):
             stream = streams.get(self.headers.get("Mcp-Session-Id"))
         if stream is None:
             return self.reply(404, b"")
+        if self.headers.get("Last-Event-ID"):
+            return self.come_back(self.headers["Mcp-Session-Id"])
         self.stream(lambda tell: setattr(stream, "tell", tell), self.headers["Mcp-Session-Id"])
 
     def do_POST(self):
@@ -156,6 +159,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.grow(request)
         if request["method"] == "tools/call" and request["params"]["name"] == "hold":
             return self.hold(request, (session, request["id"]))
+        if request["method"] == "tools/call" and request["params"]["name"] == "pause":
+            return self.pause(request, session)
         if request["method"] == "subscriptions/listen" and SPEAKS == "stateless":
             return self.stream(lambda tell: open_listen(request, tell))
         said = answer(request, session)
@@ -179,6 +184,22 @@ class Handler(BaseHTTPRequestHandler):
         # Until 2025-11-25 a lost connection says nothing.
         if SPEAKS == "stateless":
             cancel(key)
+
+    def pause(self, request, session):
+        with lock:
+            log.append("hold")
+            paused[session] = request
+        self.reply(200, b"id: e-1\nretry: 10\ndata:\n\n", {}, "text/event-stream")
+
+    def come_back(self, session):
+        request = paused.pop(session)
+
+        def again(tell):
+            with lock:
+                log.append("back")
+                held[session, request["id"]] = (request, tell)
+
+        self.stream(again, (session, request["id"]), held)
 
     def reply(self, status, body, more=None, media="application/json"):
         self.send_response(status)

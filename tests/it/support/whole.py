@@ -1,8 +1,8 @@
 """A scripted MCP server that does everything that servers do, in either era, over either transport.
 
-Arguments: what it speaks (legacy, stateless), how (stdio, http), and the path of its log, to which it writes each message that
-it reads and each that it sends, as {"from": "gateway" or "server", "message"}, with the headers over HTTP. Over HTTP it says its
-port on stdout. Its tools: `echo` returns what it was called with; `count` reports progress; `logs` logs at two levels; `hold`
+Arguments: what it speaks (legacy, stateless), how (stdio, http), the path of its log, and, if it is not the newest of its era,
+the revision. To its log it writes each message that it reads and each that it sends, as {"from": "gateway" or "server",
+"message"}, with the headers over HTTP. Over HTTP it says its port on stdout. Its tools: `echo` returns what it was called with; `count` reports progress; `logs` logs at two levels; `hold`
 never answers; `quiz` asks `rounds` of questions and returns the `answers`; `touch` tells of an update of `uri`; `grow` adds one
 entry to each list and tells of it.
 """
@@ -17,6 +17,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 SPEAKS, HOW, PATH = sys.argv[1:4]
+SESSIONS = sys.argv[4] if len(sys.argv) > 4 else "2025-11-25"
 STATELESS = SPEAKS == "stateless"
 META = "io.modelcontextprotocol/"
 COMPLETE = {"resultType": "complete"} if STATELESS else {}
@@ -36,8 +37,7 @@ log = open(PATH, "a", encoding="utf-8", buffering=1)
 grown = []
 answers = {}  # our questions: where their answers go
 held = {}  # calls that hang, by id
-watched = set()
-beside = queue.Queue()  # what is told of no call, in the older era
+sessions = {}  # the older era: what each session watches, and what it is told of no call
 listens = {}  # what is told of no call, in the newer era: filter and stream by id
 numbers = iter(range(1000, 1 << 30))
 
@@ -52,9 +52,12 @@ def note(method, params):
 
 
 def spread(wanted, method, params):
-    """Tells of something that belongs to no call: `wanted` says of a listen's filter whether it asked for it."""
+    """Tells of something that belongs to no call: `wanted` says of a listen's filter, or of what a session watches, whether it
+    is told."""
     if not STATELESS:
-        beside.put(note(method, params))
+        for watched, beside in list(sessions.values()):
+            if wanted is None or wanted(watched):
+                beside.put(note(method, params))
         return
     with lock:
         streams = [(id, tell) for id, (filter, tell) in listens.items() if wanted(filter)]
@@ -65,14 +68,14 @@ def spread(wanted, method, params):
 def grow():
     grown.append(len(grown))
     for kind in ("tools", "prompts", "resources"):
-        spread(lambda filter, kind=kind: filter.get(kind + "ListChanged"), kind + "/list_changed", {})
+        spread((lambda filter, kind=kind: filter.get(kind + "ListChanged")) if STATELESS else None, kind + "/list_changed", {})
 
 
 def touch(uri):
     if STATELESS:
         spread(lambda filter: uri in filter.get("resourceSubscriptions", []), "resources/updated", {"uri": uri})
-    elif uri in watched:
-        spread(None, "resources/updated", {"uri": uri})
+    else:
+        spread(lambda watched: uri in watched, "resources/updated", {"uri": uri})
 
 
 def quiz(params, tell):
@@ -130,13 +133,13 @@ def listed(method):
     return {"resourceTemplates": [{"uriTemplate": "test://t/{id}", "name": "t"}], **CACHED}
 
 
-def answer(request, tell):
+def answer(request, tell, session="pipe"):
     """The result or error of a request; `None` if it never has one."""
     method, params = request["method"], request.get("params", {})
     if (META + "protocolVersion" in params.get("_meta", {})) != STATELESS:
         return {"error": {"code": -32601, "message": "no"}}
     if method == "initialize":
-        return {"result": {"protocolVersion": "2025-11-25", "capabilities": CAN, "serverInfo": INFO}}
+        return {"result": {"protocolVersion": SESSIONS, "capabilities": CAN, "serverInfo": INFO}}
     if method == "server/discover":
         return {"result": {"supportedVersions": ["2026-07-28"], "capabilities": CAN, **CACHED}}
     if method.endswith("/list"):
@@ -158,6 +161,7 @@ def answer(request, tell):
     if method == "logging/setLevel" and not STATELESS:
         return {"result": {}}
     if method in ("resources/subscribe", "resources/unsubscribe") and not STATELESS:
+        watched = sessions[session][0]
         (watched.add if method.endswith("/subscribe") else watched.discard)(params["uri"])
         return {"result": {}}
     return {"error": {"code": -32601, "message": "no"}}
@@ -196,6 +200,7 @@ class Handler(BaseHTTPRequestHandler):
         if STATELESS:
             return self.whole(405, b"")
         self.begin()
+        beside = sessions[self.headers["Mcp-Session-Id"]][1]
         while not self.gone():
             try:
                 self.tell(beside.get(timeout=0.02))
@@ -225,9 +230,12 @@ class Handler(BaseHTTPRequestHandler):
                     select.select([self.connection], [], [], 0.02)
                 return note_down("gateway", "is gone")
             return self.tell({"jsonrpc": "2.0", "id": message["id"], **said})
-        said = {"jsonrpc": "2.0", "id": message["id"], **answer(message, None)}
+        said = {"jsonrpc": "2.0", "id": message["id"], **answer(message, None, self.headers.get("Mcp-Session-Id"))}
         note_down("server", said)
-        session = {"Mcp-Session-Id": "s-1"} if message["method"] == "initialize" and "result" in said else {}
+        session = {}
+        if message["method"] == "initialize" and "result" in said:
+            session = {"Mcp-Session-Id": f"s-{next(numbers)}"}
+            sessions[session["Mcp-Session-Id"]] = (set(), queue.Queue())
         status = 404 if said.get("error", {}).get("code") == -32601 else 200
         return self.whole(status, json.dumps(said).encode(), session)
 
@@ -277,8 +285,9 @@ def stdio():
 
     def tell_beside():
         while True:
-            tell(beside.get())
+            tell(sessions["pipe"][1].get())
 
+    sessions["pipe"] = (set(), queue.Queue())
     threading.Thread(target=tell_beside, daemon=True).start()
     for line in sys.stdin:
         message = json.loads(line)

@@ -176,6 +176,7 @@ pub(super) async fn drain(reply: Reply) -> (Vec<String>, Outcome) {
                         return (seen, outcome);
                     }
                     Event::Log(raw) | Event::Progress(raw) => seen.push(String::from_utf8(raw.to_vec()).unwrap()),
+                    Event::Paused => seen.push("paused".to_owned()),
                     Event::Ask(_) | Event::Changed(_) | Event::Said(_) | Event::Watch(_) => panic!("not of this layer"),
                 }
             }

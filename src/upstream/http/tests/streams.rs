@@ -43,7 +43,8 @@ async fn htp_06_a_stream_with_an_id_is_resumed() {
     })
     .await;
     let link = lab.legacy().await;
-    assert_eq!(payload(ask(&link, call()).await), "\"late\"");
+    let (seen, outcome) = drain(Arc::clone(&link).request(call()).await).await;
+    assert_eq!((seen, payload(outcome)), (vec!["paused".to_owned(); 2], "\"late\"".to_owned()));
     assert_eq!(lab.calls(), 1);
     let gets: Vec<Recorded> = lab.server.requests().into_iter().filter(|request| request.method == "GET").collect();
     assert_eq!(gets.len(), 2);
