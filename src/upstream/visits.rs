@@ -122,7 +122,12 @@ pub(super) fn noted(link: &Arc<dyn Link>, call: &UpstreamCall, reply: Reply) -> 
         ReplyBody::Events(events) => Reply::events(Box::pin(events.map(move |event| match event {
             Event::Ask(question) => Event::Ask(heard.visits.question(question, &client)),
             Event::Done(outcome) => Event::Done(heard.visits.outcome(outcome, &client)),
-            other @ (Event::Changed(_) | Event::Log(_) | Event::Progress(_) | Event::Said(_) | Event::Watch(_)) => {
+            other @ (Event::Changed(_)
+            | Event::Log(_)
+            | Event::Paused
+            | Event::Progress(_)
+            | Event::Said(_)
+            | Event::Watch(_)) => {
                 other
             }
         }))),
