@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::wire::bridge::{BridgeRefusal, ClientSide, lift_error, lift_result, server_info};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, RequestId, Response as RpcResponse};
-use crate::wire::mcp::{Era, Kind, Kinds, Level, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY};
+use crate::wire::mcp::{Era, Kind, Kinds, Level, LogMessage, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY};
 use crate::wire::sse;
 
 use super::accept::Take;
@@ -91,11 +91,11 @@ impl std::fmt::Debug for Rest {
 // === impl Log ===
 
 impl Log {
-    fn takes(self, notification: &[u8]) -> bool {
+    fn takes(self, message: &LogMessage) -> bool {
         match self {
             Self::All => true,
             Self::Nothing => false,
-            Self::From(least) => Level::of_message(notification).is_some_and(|level| level >= least),
+            Self::From(least) => message.level().is_some_and(|level| level >= least),
         }
     }
 }
@@ -218,7 +218,7 @@ impl Asker {
     pub(super) fn message(&self, event: Event) -> Option<Bytes> {
         match event {
             Event::Done(_) | Event::Paused => None,
-            Event::Log(raw) => self.log.takes(&raw).then_some(raw),
+            Event::Log(message) => self.log.takes(&message).then(|| message.into_raw()),
             Event::Progress(raw) => Some(raw),
             // A stateless client is told nothing but what its own calls come to.
             Event::Said(raw) => (self.era == Era::Legacy).then_some(raw),

@@ -46,9 +46,9 @@ pub(super) struct Driver {
 // === impl Driver ===
 
 impl Driver {
-    /// Polls for the next event.
-    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Told>> {
-        self.kept.poll(self.number, cx)
+    /// Polls for what is said by now, behind `lead`.
+    pub(super) fn poll(&self, lead: &[u8], cx: &mut Context<'_>) -> Poll<Option<Told>> {
+        self.kept.poll(self.number, lead, cx)
     }
 
     /// Says whether the client may be sent away: the call goes on without it for certain.
@@ -71,9 +71,9 @@ impl Drop for Driver {
         }
         let kept = Arc::clone(&self.kept);
         tasks.spawn("call without client", async move {
-            while let Some(told) = std::future::poll_fn(|cx| kept.poll(number, cx)).await {
+            while let Some(told) = std::future::poll_fn(|cx| kept.poll(number, &[], cx)).await {
                 if let Some(rest) = told.rest {
-                    whole(&kept, told.frames, rest).await;
+                    whole(&kept, told.large.into_vec(), rest).await;
                 }
             }
             // Where the client has come back, this is no longer the holder, and nothing happens.
@@ -146,9 +146,9 @@ impl<H: Handler> Door<H> {
         let Some(kept) = session.keep(id, (call.params.kind, call.params.name.clone())) else {
             return plain(running.surviving(survive, call), asker, first);
         };
-        let (primer, number) =
-            kept.begin(Box::pin(Spoken::new(running, asker, first).with_pauses(priming == Priming::On)), priming);
-        Events::held(Driver { kept, number, survive, slot: None }, primer.into_iter().collect(), keep_alive)
+        let spoken = Spoken::new(running, asker, first).with_pauses(priming == Priming::On);
+        let (primer, number) = kept.begin(Box::pin(spoken), priming);
+        Events::held(Driver { kept, number, survive, slot: None }, primer, keep_alive)
     }
 
     /// Answers a GET that names the last event its client has read: with what came after it, and then with what comes.
@@ -160,7 +160,7 @@ impl<H: Handler> Door<H> {
         let found = session.kept(event_id).filter(|(kept, _)| may(kept));
         let Some((kept, after)) = found else { return visit.refuse(Fault::EventUnknown, None) };
         let Some((missed, number)) = kept.resume(after) else { return visit.refuse(Fault::EventUnknown, None) };
-        Events::held(Driver { kept, number, survive: self.survive(), slot: None }, missed, self.settings.keep_alive)
-            .respond()
+        let driver = Driver { kept, number, survive: self.survive(), slot: None };
+        Events::resumed(driver, missed, self.settings.keep_alive).respond()
     }
 }

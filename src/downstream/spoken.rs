@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_core::Stream;
+use smallvec::SmallVec;
 
 use crate::exchange::Event;
 use crate::session::Said;
@@ -58,7 +59,7 @@ impl Spoken {
                 self.call = None;
                 return Poll::Ready(Some(answer(rendered, guards)));
             }
-            Some(First::Message(message)) => return Poll::Ready(Some(note(message))),
+            Some(First::Message(message)) => return Poll::Ready(Some(Said::note(message))),
             Some(First::Pause) if self.pauses => return Poll::Ready(Some(Said::pause())),
             Some(First::Pause) | None => {}
         }
@@ -74,13 +75,13 @@ impl Spoken {
                 }
                 Some(Event::Paused) if self.pauses => Some(Said::pause()),
                 Some(event) => match asker.message(event) {
-                    Some(message) => Some(note(message)),
+                    Some(message) => Some(Said::note(message)),
                     None => continue,
                 },
                 None => {
                     let farewell = asker.farewell();
                     self.call = None;
-                    farewell.map(|farewell| Said { parts: vec![farewell], rest: None, last: true, guards: Vec::new() })
+                    farewell.map(|farewell| Said { last: true, ..Said::note(farewell) })
                 }
             };
             return Poll::Ready(said);
@@ -96,16 +97,12 @@ impl Stream for Spoken {
     }
 }
 
-fn note(message: Bytes) -> Said {
-    Said { parts: vec![message], rest: None, last: false, guards: Vec::new() }
-}
-
 fn answer(rendered: Rendered, guards: Vec<Box<dyn Send>>) -> Said {
     match rendered {
         Rendered { parts, rest: Some(rest), .. } => {
             let parts = parts.into_iter().map(one_line).collect();
             Said { parts, rest: Some(rest.pieces), last: true, guards }
         }
-        Rendered { parts, rest: None, .. } => Said { parts, rest: None, last: true, guards },
+        Rendered { parts, rest: None, .. } => Said { parts: SmallVec::from_vec(parts), rest: None, last: true, guards },
     }
 }

@@ -7,17 +7,17 @@
 use std::collections::VecDeque;
 use std::future::Future as _;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Response};
 use tokio::time::Sleep;
 
 use crate::exchange::ByteStream;
-use crate::session::{Said, Told};
+use crate::session::Told;
 use crate::wire::jsonrpc::one_line;
 use crate::wire::sse::{self, Head, KEEP_ALIVE};
 
@@ -26,20 +26,22 @@ use super::respond::blank;
 use super::resume::Driver;
 use super::spoken::Spoken;
 
-/// Up to here copying is cheaper than sending an event of its own.
-const COPY_MAX: usize = 16 << 10;
-/// How much is joined to one write.
-const JOIN_MAX: usize = 64 << 10;
-
 /// The events of one exchange as bytes.
 pub(super) struct Events {
     source: Source,
+    /// What stands in front of what is said next; it waits for nothing.
+    lead: Bytes,
     queue: VecDeque<Bytes>,
-    silence: Pin<Box<Sleep>>,
+    /// Set once there is nothing to say.
+    silence: Option<Pin<Box<Sleep>>>,
+    /// Something was said since the silence began.
+    spoke: bool,
     keep_alive: Duration,
     guards: Vec<Box<dyn Send>>,
     /// The rest of an outcome that is passed on as it comes.
     rest: Option<ByteStream>,
+    /// The outcome was among what was said.
+    ended: bool,
 }
 
 /// Where the events come from.
@@ -56,10 +58,10 @@ enum Source {
 // === impl Source ===
 
 impl Source {
-    fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Option<Told>> {
+    fn poll_told(&mut self, lead: &[u8], cx: &mut Context<'_>) -> Poll<Option<Told>> {
         match self {
-            Self::Call(spoken) => spoken.poll_said(cx).map(|said| said.map(spell)),
-            Self::Held(driver) => driver.poll(cx),
+            Self::Call(spoken) => Told::poll(lead, cx, |cx| spoken.poll_said(cx)),
+            Self::Held(driver) => driver.poll(lead, cx),
             Self::Over => Poll::Ready(None),
         }
     }
@@ -86,22 +88,30 @@ impl Source {
 impl Events {
     /// Starts a stream.
     pub(super) fn new(call: Spoken, keep_alive: Duration) -> Self {
-        Self::from(Source::Call(call), VecDeque::new(), keep_alive)
+        Self::from(Source::Call(call), keep_alive)
     }
 
-    /// Starts a stream that its client may come back to, or has come back to; `first` is what it begins with.
-    pub(super) fn held(driver: Driver, first: Vec<Bytes>, keep_alive: Duration) -> Self {
-        Self::from(Source::Held(driver), VecDeque::from(first), keep_alive)
+    /// Starts a stream that its client may come back to; `primer` is what it begins with.
+    pub(super) fn held(driver: Driver, primer: Option<Bytes>, keep_alive: Duration) -> Self {
+        Self { lead: primer.unwrap_or_default(), ..Self::from(Source::Held(driver), keep_alive) }
     }
 
-    fn from(source: Source, queue: VecDeque<Bytes>, keep_alive: Duration) -> Self {
+    /// Starts a stream that its client has come back to, and has missed so much of.
+    pub(super) fn resumed(driver: Driver, missed: Vec<Bytes>, keep_alive: Duration) -> Self {
+        Self { queue: VecDeque::from(missed), ..Self::from(Source::Held(driver), keep_alive) }
+    }
+
+    const fn from(source: Source, keep_alive: Duration) -> Self {
         Self {
             source,
-            queue,
-            silence: Box::pin(tokio::time::sleep(keep_alive)),
+            lead: Bytes::new(),
+            queue: VecDeque::new(),
+            silence: None,
+            spoke: false,
             keep_alive,
             guards: Vec::new(),
             rest: None,
+            ended: false,
         }
     }
 
@@ -113,8 +123,8 @@ impl Events {
 
     /// Begins with a comment, if there is nothing else to begin with.
     pub(super) fn with_comment(mut self) -> Self {
-        if self.queue.is_empty() {
-            self.queue.push_back(Bytes::from_static(KEEP_ALIVE));
+        if self.queue.is_empty() && self.lead.is_empty() {
+            self.lead = Bytes::from_static(KEEP_ALIVE);
         }
         self
     }
@@ -126,80 +136,75 @@ impl Events {
 
     /// Says whether all has been handed over.
     pub(super) fn is_over(&self) -> bool {
-        self.queue.is_empty() && self.source.is_over() && self.rest.is_none()
+        let said = self.ended || self.source.is_over();
+        said && self.queue.is_empty() && self.lead.is_empty() && self.rest.is_none()
     }
 
-    /// Polls for the next bytes: all events that are there, in one piece, so that they are one write; none waits for more.
+    /// Polls for the next bytes: all small events that are there, in one piece, so that they are one write; none waits for
+    /// more.
     pub(super) fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let mut joined = BytesMut::new();
         loop {
-            while let Some(next) = self.queue.front() {
-                if joined.is_empty() && next.len() > COPY_MAX {
-                    let large = self.queue.pop_front();
-                    return self.sent(large);
-                }
-                if joined.len() + next.len() > JOIN_MAX {
-                    return self.sent(Some(joined.freeze()));
-                }
-                joined.extend_from_slice(next);
-                self.queue.pop_front();
+            if let Some(next) = self.queue.pop_front() {
+                self.spoke = true;
+                return Poll::Ready(Some(next));
             }
             if let Some(rest) = &mut self.rest {
-                match rest.as_mut().poll_next(cx) {
-                    Poll::Pending if joined.is_empty() => return Poll::Pending,
-                    Poll::Pending => return self.sent(Some(joined.freeze())),
-                    Poll::Ready(Some(Ok(piece))) => self.queue.push_back(one_line(piece)),
+                match ready!(rest.as_mut().poll_next(cx)) {
+                    Some(Ok(piece)) => self.queue.push_back(one_line(piece)),
                     // The stream ends without an answer: this one cannot be taken back.
-                    Poll::Ready(Some(Err(_))) => self.rest = None,
-                    Poll::Ready(None) => {
+                    Some(Err(_)) => self.rest = None,
+                    None => {
                         self.rest = None;
                         self.queue.push_back(Bytes::from_static(sse::END));
                     }
                 }
                 continue;
             }
-            match self.source.poll_told(cx) {
-                Poll::Pending if !joined.is_empty() => return self.sent(Some(joined.freeze())),
-                Poll::Pending => {
-                    if self.silence.as_mut().poll(cx).is_pending() {
-                        return Poll::Pending;
-                    }
+            let told = if self.ended { Poll::Ready(None) } else { self.source.poll_told(&self.lead, cx) };
+            match told {
+                Poll::Ready(Some(told)) => self.take(told),
+                Poll::Pending if self.lead.is_empty() => {
+                    ready!(self.poll_silence(cx));
                     self.queue.push_back(Bytes::from_static(KEEP_ALIVE));
                 }
-                Poll::Ready(Some(told)) if told.is_pause() => {
-                    // What is there is still sent; the client comes back for the rest.
-                    if self.source.may_leave() {
-                        self.source = Source::Over;
-                    }
-                }
-                Poll::Ready(Some(Told { frames, rest, guards })) => {
-                    self.queue.extend(frames);
-                    self.rest = rest;
-                    self.guards.extend(guards);
-                }
-                Poll::Ready(None) => {
+                Poll::Pending => self.queue.push_back(std::mem::take(&mut self.lead)),
+                Poll::Ready(None) if self.lead.is_empty() => {
                     self.source = Source::Over;
-                    return if joined.is_empty() { Poll::Ready(None) } else { self.sent(Some(joined.freeze())) };
+                    return Poll::Ready(None);
                 }
+                Poll::Ready(None) => self.queue.push_back(std::mem::take(&mut self.lead)),
             }
         }
     }
 
-    /// Hands bytes over; the silence begins anew.
-    fn sent(&mut self, bytes: Option<Bytes>) -> Poll<Option<Bytes>> {
-        self.silence.set(tokio::time::sleep(self.keep_alive));
-        Poll::Ready(bytes)
+    fn take(&mut self, told: Told) {
+        let Told { joined, large, rest, last, pause, guards, .. } = told;
+        self.lead = Bytes::new();
+        self.queue.extend(std::iter::once(joined).chain(large).filter(|piece| !piece.is_empty()));
+        self.rest = rest;
+        self.ended = last;
+        self.guards.extend(guards);
+        if pause && self.source.may_leave() {
+            // What is there is still sent; the client comes back for the rest.
+            self.source = Source::Over;
+        }
     }
-}
 
-/// Spells a message that nobody can come back to.
-fn spell(said: Said) -> Told {
-    let Said { parts, rest, guards, .. } = said;
-    let frames = match &rest {
-        None => sse::message(Head::default(), &parts),
-        Some(_) => std::iter::once(sse::begin_message(Head::default())).chain(parts).collect(),
-    };
-    Told { frames, rest, guards }
+    /// Waits until nothing has been said for so long. Costs nothing as long as there is something to say.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let anew = || tokio::time::sleep(self.keep_alive);
+        let silence = match &mut self.silence {
+            Some(silence) => {
+                if self.spoke {
+                    silence.set(anew());
+                }
+                silence
+            }
+            none => none.insert(Box::pin(anew())),
+        };
+        self.spoke = false;
+        silence.as_mut().poll(cx)
+    }
 }
 
 /// Spells the beginning of an event whose payload is yet to come to its end.

@@ -10,7 +10,7 @@ use futures_core::Stream;
 
 use crate::limit::Permit;
 use crate::wire::jsonrpc::Response;
-use crate::wire::mcp::{Capabilities, Era, Kind, Kinds};
+use crate::wire::mcp::{Capabilities, Era, Kind, Kinds, LogMessage};
 
 use super::{InputRequired, Question, Reject, Retry};
 
@@ -94,8 +94,8 @@ pub enum Event {
     Changed(Kind),
     /// The outcome; nothing follows.
     Done(Outcome),
-    /// A whole `notifications/message`, as the server sent it.
-    Log(Bytes),
+    /// A server's log message.
+    Log(LogMessage),
     /// The server has closed the call's stream and goes on with the call: a client that can come back may do the same.
     Paused,
     /// A whole `notifications/progress` with the client's own token.
@@ -134,6 +134,20 @@ pub enum ReplyBody {
     Done(Box<Outcome>),
     /// Something comes before the outcome.
     Events(EventStream),
+}
+
+// === impl Event ===
+
+impl Event {
+    /// Returns how many bytes a notification has; 0 for all else.
+    #[must_use]
+    pub const fn note_bytes(&self) -> usize {
+        match self {
+            Self::Log(message) => message.raw().len(),
+            Self::Progress(raw) => raw.len(),
+            Self::Ask(_) | Self::Changed(_) | Self::Done(_) | Self::Paused | Self::Said(_) | Self::Watch(_) => 0,
+        }
+    }
 }
 
 // === impl Reply ===

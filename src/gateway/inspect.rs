@@ -3,26 +3,30 @@
 //!
 //! Not for: eras; the door lowers the answer.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use futures_util::StreamExt as _;
+use futures_core::Stream;
 use serde::{Deserialize, Serialize};
+
+use crate::catalog::Entry;
+use crate::exchange::{
+    Answer, Caller as _, Event, EventStream, InputRequired, Outcome, Question, ReasonCode, Reject, RejectKind, Reply,
+    ReplyBody, ServerCall,
+};
+use crate::id::{PrincipalId, UpstreamName};
+use crate::wire::bridge::{self, InputRequest, Wanted};
+use crate::wire::json;
+use crate::wire::jsonrpc::{Payload, Response};
+use crate::wire::mcp::LogMessage;
 
 use super::Gateway;
 use super::resolve::Resolved;
 use super::rewrite;
 use super::shape::Shaper;
 use super::visits::{self, Asked};
-use crate::catalog::Entry;
-use crate::exchange::{
-    Answer, Caller as _, Event, InputRequired, Outcome, Question, ReasonCode, Reject, RejectKind, Reply, ReplyBody,
-    ServerCall,
-};
-use crate::id::{PrincipalId, UpstreamName};
-use crate::wire::bridge::{self, InputRequest, Wanted};
-use crate::wire::json;
-use crate::wire::jsonrpc::{Payload, Response};
 
 const PURPOSE: &str = "requestState";
 /// How long a person may take to answer.
@@ -57,6 +61,24 @@ pub(super) struct Inspection {
     shaper: Option<Shaper>,
 }
 
+/// The events of a reply, looked at one by one.
+struct Inspected {
+    events: EventStream,
+    gateway: Arc<Gateway>,
+    state: Inspecting,
+}
+
+enum Inspecting {
+    /// They come.
+    Events(Inspection),
+    /// The outcome is worked on.
+    Outcome(Pin<Box<dyn Future<Output = Outcome> + Send>>),
+    /// That was the last.
+    Over,
+}
+
+// === impl Inspection ===
+
 impl Inspection {
     pub(super) fn of(resolved: &Resolved) -> Self {
         Self {
@@ -85,21 +107,8 @@ impl Inspection {
                 Reply::done(outcome).with_guards(guards)
             }
             (ReplyBody::Events(events), guards) => {
-                let (server, own_names) = (self.entry.server.clone(), self.own_names);
-                let (gateway, mut inspection) = (Arc::clone(gateway), Some(self));
-                let events = events.then(move |event| {
-                    let (gateway, event) = (Arc::clone(&gateway), told(event, inspection.as_ref(), &server, own_names));
-                    let inspection = if matches!(event, Event::Done(_)) { inspection.take() } else { None };
-                    async move {
-                        match (event, inspection) {
-                            (Event::Done(outcome), Some(inspection)) if inspection.changes(&gateway, &outcome) => {
-                                Event::Done(Box::pin(inspection.outcome(&gateway, outcome)).await)
-                            }
-                            (event, _) => event,
-                        }
-                    }
-                });
-                Reply::events(Box::pin(events)).with_guards(guards)
+                let inspected = Inspected { events, gateway: Arc::clone(gateway), state: Inspecting::Events(self) };
+                Reply::events(Box::pin(inspected)).with_guards(guards)
             }
         }
     }
@@ -111,6 +120,21 @@ impl Inspection {
             || bridge::asks_by_error(response)
             || rewrite::may_rewrite(&self.call, response)
             || self.shaper.as_ref().is_some_and(|shaper| shaper.concerns(gateway, outcome))
+    }
+
+    /// What is told on the way: a question with its server's name, all else as long as the reader may have it.
+    fn told(&self, event: Event) -> Event {
+        let (server, shaper) = (&self.entry.server, self.shaper.as_ref());
+        match event {
+            Event::Ask(question) => Event::Ask(named(question, server, self.own_names)),
+            Event::Log(message) => {
+                let cut = shaper.and_then(|shaper| shaper.cut(message.raw()));
+                let message = cut.map_or(message, LogMessage::read);
+                Event::Log(if self.own_names { message } else { message.named(server.as_str()) })
+            }
+            Event::Progress(raw) => Event::Progress(shaper.and_then(|shaper| shaper.cut(&raw)).unwrap_or(raw)),
+            other @ (Event::Changed(_) | Event::Done(_) | Event::Paused | Event::Said(_) | Event::Watch(_)) => other,
+        }
     }
 
     async fn outcome(self, gateway: &Gateway, outcome: Outcome) -> Outcome {
@@ -180,26 +204,41 @@ impl Inspection {
     }
 }
 
+// === impl Inspected ===
+
+impl Stream for Inspected {
+    type Item = Event;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        let this = self.get_mut();
+        if let Inspecting::Events(inspection) = &this.state {
+            match ready!(this.events.as_mut().poll_next(cx)) {
+                None => return Poll::Ready(None),
+                Some(Event::Done(outcome)) => {
+                    if !inspection.changes(&this.gateway, &outcome) {
+                        return Poll::Ready(Some(Event::Done(outcome)));
+                    }
+                    if let Inspecting::Events(inspection) = std::mem::replace(&mut this.state, Inspecting::Over) {
+                        let gateway = Arc::clone(&this.gateway);
+                        let work = async move { inspection.outcome(&gateway, outcome).await };
+                        this.state = Inspecting::Outcome(Box::pin(work));
+                    }
+                }
+                Some(event) => return Poll::Ready(Some(inspection.told(event))),
+            }
+        }
+        let Inspecting::Outcome(work) = &mut this.state else { return Poll::Ready(None) };
+        let outcome = ready!(work.as_mut().poll(cx));
+        this.state = Inspecting::Over;
+        Poll::Ready(Some(Event::Done(outcome)))
+    }
+}
+
 /// Names the server in its question [TRN-10, R99], and shows its URIs.
 fn named(question: Question, server: &UpstreamName, own_names: bool) -> Question {
     let params = if own_names { question.params } else { rewrite::question(server, &question.params) };
     let params = bridge::named(question.kind, &params, server.as_str());
     Question { params, ..question }
-}
-
-/// What is told on the way: a question with its server's name, all else as long as the reader may have it.
-fn told(event: Event, inspection: Option<&Inspection>, server: &UpstreamName, own_names: bool) -> Event {
-    let shaper = inspection.and_then(|inspection| inspection.shaper.as_ref());
-    match (event, shaper) {
-        (Event::Ask(question), _) => Event::Ask(named(question, server, own_names)),
-        (Event::Log(raw), shaper) => {
-            let raw = shaper.map_or_else(|| raw.clone(), |shaper| shaper.notification(raw.clone()));
-            Event::Log(if own_names { raw } else { rewrite::name_logger(server, &raw) })
-        }
-        (Event::Progress(raw), Some(shaper)) => Event::Progress(shaper.notification(raw)),
-        (other @ Event::Progress(_), None) => other,
-        (other @ (Event::Changed(_) | Event::Done(_) | Event::Paused | Event::Said(_) | Event::Watch(_)), _) => other,
-    }
 }
 
 /// Opens the state that a retry carries, as the server's own JSON text.

@@ -1,5 +1,4 @@
-//! The URIs of a server's resources in what it answers, as the client must see them to read them back [NAM-4, R88]; and the
-//! names of its loggers.
+//! The URIs of a server's resources in what it answers, as the client must see them to read them back [NAM-4, R88].
 //!
 //! Not for: which places carry one; `wire::mcp::uris` is that table.
 
@@ -61,60 +60,4 @@ pub(super) fn name_missing(call: &ServerCall, response: &mut Response) {
     let member = [b",\"data\":{\"uri\":", &*uri, b"}"].concat();
     let end = at.end - 1;
     response.edit(end..end, Bytes::from(member));
-}
-
-/// Says in a log message which server it is of: its logger's name begins with the server's.
-pub(super) fn name_logger(server: &UpstreamName, message: &Bytes) -> Bytes {
-    named(server, message).unwrap_or_else(|| message.clone())
-}
-
-/// `None` for a message that cannot be read; it passes as it is.
-fn named(server: &UpstreamName, message: &Bytes) -> Option<Bytes> {
-    let mut edits = Edits::new(message.clone());
-    let (outer, params) = json::nested(message, usize::MAX, |key| key == b"params").ok()?;
-    let start = outer.at(message, "params").ok()??.start;
-    let params = params?;
-    let logger = params.at(message, "logger").ok()?;
-    let own = logger.clone().and_then(|at| json::text_of(message.get(at)?));
-    let name = match own {
-        Some(own) => format!("{server}/{own}"),
-        None => server.to_string(),
-    };
-    match logger {
-        Some(at) => edits.replace(at, json::quoted(&name)),
-        None => {
-            let comma = if params.is_empty() { "" } else { "," };
-            let name = String::from_utf8_lossy(&json::quoted(&name)).into_owned();
-            edits.replace(start + 1..start + 1, format!("\"logger\":{name}{comma}"))
-        }
-    };
-    Some(edits.apply())
-}
-
-#[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-
-    use super::name_logger;
-    use crate::id::UpstreamName;
-
-    #[test]
-    fn a_log_message_names_its_server() {
-        let server = UpstreamName::new("up.1").unwrap();
-        let spelled = |params: &str| {
-            let message = format!(r#"{{"method":"notifications/message","params":{params},"jsonrpc":"2.0"}}"#);
-            let named = name_logger(&server, &Bytes::from(message.clone()));
-            let named = String::from_utf8(named.to_vec()).unwrap();
-            (named.clone(), named == message)
-        };
-        for (params, named) in [
-            (r#"{"level":"info","logger":"db","data":1.0}"#, r#"{"level":"info","logger":"up.1/db","data":1.0}"#),
-            (r#"{"level":"info","data":{"logger":"x"}}"#, r#"{"logger":"up.1","level":"info","data":{"logger":"x"}}"#),
-            (r#"{"logger":7}"#, r#"{"logger":"up.1"}"#),
-            ("{}", r#"{"logger":"up.1"}"#),
-        ] {
-            assert!(spelled(params).0.contains(&format!(r#""params":{named},"#)), "{params}");
-        }
-        assert!(spelled("7").1 && spelled(r#"{"logger":"a","logger":"b"}"#).1, "what cannot be read passes");
-    }
 }

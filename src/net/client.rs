@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -214,9 +215,17 @@ impl ResponseBody {
     /// # Cancel safety
     /// Nothing is lost.
     pub async fn data(&mut self) -> Result<Option<Bytes>, BodyError> {
-        let Some((connection, _)) = &mut self.connection else { return Ok(None) };
-        let data = std::future::poll_fn(|cx| connection.poll_data(cx, &mut self.framing)).await;
-        match data.transpose() {
+        std::future::poll_fn(|cx| self.poll_data(cx)).await
+    }
+
+    /// Polls for the next bytes.
+    ///
+    /// # Errors
+    /// As [`Self::data`].
+    pub fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
+        let Some((connection, _)) = &mut self.connection else { return Poll::Ready(Ok(None)) };
+        let data = ready!(connection.poll_data(cx, &mut self.framing));
+        Poll::Ready(match data.transpose() {
             Ok(data) => {
                 self.settle();
                 Ok(data)
@@ -225,7 +234,7 @@ impl ResponseBody {
                 self.connection = None;
                 Err(BodyError::Broken(err.to_string()))
             }
-        }
+        })
     }
 
     /// Returns how many bytes are left, if that was announced.
@@ -241,10 +250,16 @@ impl ResponseBody {
     /// Reads the rest of a body of which `begun` has been read.
     ///
     /// # Errors
-    /// As [`Self::collect`]; `bytes_max` bounds both together.
-    pub async fn collect_after(self, begun: Bytes, bytes_max: usize) -> Result<Bytes, BodyError> {
+    /// As [`Self::collect`]; `bytes_max` bounds both together. Where nothing was read and the length is announced, `seen` is
+    /// shown what there is each time that some has come.
+    pub async fn collect_after(
+        self,
+        begun: Bytes,
+        bytes_max: usize,
+        seen: impl FnMut(&[u8]),
+    ) -> Result<Bytes, BodyError> {
         if begun.is_empty() {
-            return self.collect(bytes_max).await;
+            return self.collect_seen(bytes_max, seen).await;
         }
         let left = bytes_max.checked_sub(begun.len()).ok_or(BodyError::TooLarge(bytes_max))?;
         let rest = self.collect(left).await.map_err(|err| match err {
@@ -261,13 +276,18 @@ impl ResponseBody {
     ///
     /// # Errors
     /// [`BodyError`]; too large is found before more than `bytes_max` are held.
-    pub async fn collect(mut self, bytes_max: usize) -> Result<Bytes, BodyError> {
+    pub async fn collect(self, bytes_max: usize) -> Result<Bytes, BodyError> {
+        self.collect_seen(bytes_max, |_| {}).await
+    }
+
+    async fn collect_seen(mut self, bytes_max: usize, seen: impl FnMut(&[u8])) -> Result<Bytes, BodyError> {
         if let (Framing::Length(length), Some((connection, _))) = (self.framing, &mut self.connection) {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
             if length > bytes_max {
                 return Err(BodyError::TooLarge(bytes_max));
             }
-            let whole = connection.read_exactly(length).await.map_err(|err| BodyError::Broken(err.to_string()))?;
+            let whole =
+                connection.read_exactly(length, seen).await.map_err(|err| BodyError::Broken(err.to_string()))?;
             self.framing = Framing::Done;
             self.settle();
             return Ok(whole);

@@ -12,10 +12,12 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Buf as _, BufMut, Bytes, BytesMut};
 use http::StatusCode;
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::runtime::Turn;
 
 /// The longest head of a response.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -341,16 +343,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Reads a body of known length to its end, into one buffer of that size.
-    pub(super) async fn read_exactly(&mut self, length: usize) -> Result<Bytes, ExchangeError> {
+    /// Reads a body of known length to its end, into one buffer of that size; in turns. `seen` is shown what there is each
+    /// time that some has come.
+    pub(super) async fn read_exactly(
+        &mut self,
+        length: usize,
+        mut seen: impl FnMut(&[u8]),
+    ) -> Result<Bytes, ExchangeError> {
         self.read.reserve(length.saturating_sub(self.read.len()));
-        while self.read.len() < length {
-            match poll_fn(|cx| poll_read_into(&mut self.stream, cx, &mut self.read)).await {
-                Ok(0) => return Err(self.spoilt(ExchangeError::Closed)),
-                Ok(_) => {}
-                Err(err) => return Err(self.spoilt(err.into())),
+        poll_fn(|cx| {
+            let mut turn = Turn::new();
+            while self.read.len() < length {
+                if turn.is_over(cx) {
+                    return Poll::Pending;
+                }
+                match ready!(poll_read_into(&mut self.stream, cx, &mut (&mut self.read).limit(turn.left()))) {
+                    Ok(0) => return Poll::Ready(Err(self.spoilt(ExchangeError::Closed))),
+                    Ok(count) => turn.took(count),
+                    Err(err) => return Poll::Ready(Err(self.spoilt(err.into()))),
+                }
+                seen(&self.read);
             }
-        }
+            Poll::Ready(Ok(()))
+        })
+        .await?;
         // A large buffer goes along with the body instead of staying with the connection.
         if length > READ_BYTES && self.read.len() == length {
             return Ok(std::mem::take(&mut self.read).freeze());
@@ -466,7 +482,7 @@ fn spell(head: &[u8], body: &Bytes) -> BytesMut {
 fn poll_read_into<S: AsyncRead + Unpin>(
     stream: &mut S,
     cx: &mut Context<'_>,
-    buffer: &mut BytesMut,
+    buffer: &mut (impl BufMut + ?Sized),
 ) -> Poll<Result<usize, Error>> {
     let mut reading = std::pin::pin!(tokio::io::AsyncReadExt::read_buf(stream, buffer));
     reading.as_mut().poll(cx)

@@ -1,6 +1,6 @@
 //! What ends where, what is refused, and what is never held.
 
-use std::future::poll_fn;
+use std::future::{Future as _, poll_fn};
 use std::io::ErrorKind;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,6 +12,7 @@ use tokio::io::{
 };
 
 use super::{Connection, ExchangeError, Framing, Head};
+use crate::runtime::TURN_BYTES;
 
 /// A server that says `said` in pieces of the given sizes, and then closes, or waits.
 fn peer(said: &[u8], pieces: Vec<usize>, closes: bool) -> Connection<DuplexStream> {
@@ -259,4 +260,30 @@ async fn interim_heads_and_trailers_have_an_end() {
         let ((), said) = futures_util::future::join(writing, reading).await;
         assert!(said.contains(words), "{said}");
     }
+}
+
+/// A body that is there all at once is read in turns, and all of it is shown as it comes.
+#[tokio::test]
+async fn a_large_body_is_read_in_turns() {
+    let body = vec![b'x'; 3 * TURN_BYTES + 7];
+    let (ours, mut theirs) = duplex(1 << 20);
+    theirs.write_all(&body).await.unwrap();
+    let mut connection = Connection::new(ours);
+    let (mut polls, mut shown) = (0, 0);
+    let mut steps = Vec::new();
+    let read = {
+        let mut reading = std::pin::pin!(connection.read_exactly(body.len(), |so_far| steps.push(so_far.len())));
+        poll_fn(|cx| {
+            polls += 1;
+            reading.as_mut().poll(cx)
+        })
+        .await
+        .unwrap()
+    };
+    for step in steps {
+        assert!(step - shown <= TURN_BYTES, "{step}");
+        shown = step;
+    }
+    assert!(read == body);
+    assert_eq!((polls, shown), (4, body.len()));
 }

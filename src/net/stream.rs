@@ -9,9 +9,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Sleep;
+
+use crate::runtime::Turn;
 
 use super::tls::{Handshake, Leave as _, ServerTls, ServerTlsStream};
 
@@ -111,6 +114,7 @@ pub struct HttpStream {
     first: Bytes,
     stream: Stream,
     stall: Stall,
+    turn: Turn,
 }
 
 /// How long a client may take nothing of what is to be written to it. Costs a compare where it takes everything.
@@ -123,7 +127,7 @@ struct Stall {
 
 impl HttpStream {
     fn new(first: Bytes, stream: Stream) -> Self {
-        Self { first, stream, stall: Stall::default() }
+        Self { first, stream, stall: Stall::default(), turn: Turn::new() }
     }
 
     /// Fails a write of which the client takes nothing for so long.
@@ -172,6 +176,32 @@ impl HttpStream {
     }
 }
 
+impl HttpStream {
+    fn wrote(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(count)) = &polled {
+            self.turn.took(*count);
+        }
+        self.stall.judge(cx, polled)
+    }
+}
+
+/// Returns the first `most` bytes; `None` if there are no more than that.
+fn cut<'a>(bufs: &'a [io::IoSlice<'a>], most: usize) -> Option<SmallVec<[io::IoSlice<'a>; 4]>> {
+    let mut left = most;
+    let mut part = SmallVec::new();
+    for (at, buf) in bufs.iter().enumerate() {
+        match left.checked_sub(buf.len()) {
+            Some(rest) => left = rest,
+            None => {
+                part.extend(bufs.get(..at).unwrap_or_default().iter().copied());
+                part.push(io::IoSlice::new(buf.get(..left).unwrap_or_default()));
+                return Some(part);
+            }
+        }
+    }
+    None
+}
+
 impl Drop for HttpStream {
     fn drop(&mut self) {
         if let Stream::Tls(stream) = &mut self.stream {
@@ -195,8 +225,12 @@ impl AsyncRead for HttpStream {
 impl AsyncWrite for HttpStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let polled = Pin::new(&mut this.stream).poll_write(cx, buf);
-        this.stall.judge(cx, polled)
+        if this.turn.is_over(cx) {
+            return Poll::Pending;
+        }
+        let part = buf.get(..this.turn.left()).unwrap_or(buf);
+        let polled = Pin::new(&mut this.stream).poll_write(cx, part);
+        this.wrote(cx, polled)
     }
 
     fn poll_write_vectored(
@@ -205,8 +239,14 @@ impl AsyncWrite for HttpStream {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let polled = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
-        this.stall.judge(cx, polled)
+        if this.turn.is_over(cx) {
+            return Poll::Pending;
+        }
+        let polled = match cut(bufs, this.turn.left()) {
+            None => Pin::new(&mut this.stream).poll_write_vectored(cx, bufs),
+            Some(part) => Pin::new(&mut this.stream).poll_write_vectored(cx, &part),
+        };
+        this.wrote(cx, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -247,12 +287,16 @@ impl Stall {
 
 #[cfg(test)]
 mod tests {
+    use std::io::IoSlice;
+    use std::pin::Pin;
+    use std::task::{Poll, ready};
     use std::time::Duration;
 
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _};
     use tokio::net::UnixStream;
 
     use super::{HttpStream, HttpVersion, PREFACE, Stream};
+    use crate::runtime::TURN_BYTES;
 
     /// Every way to cut the first bytes leads to the same finding, and no byte is lost.
     #[tokio::test]
@@ -312,6 +356,36 @@ mod tests {
         assert!(fill(&mut stream).await > 0);
         let err = stream.write(&block).await.unwrap_err();
         assert_eq!(err.kind(), std::io::ErrorKind::TimedOut);
+    }
+
+    /// However much a client would take at once: after a turn's bytes all others have theirs, and no byte is lost.
+    #[tokio::test]
+    async fn a_large_body_is_written_in_turns() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (client, accepted) =
+            tokio::join!(tokio::net::TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        let mut client = client.unwrap();
+        let mut stream = HttpStream::new(bytes::Bytes::new(), Stream::Tcp(accepted.unwrap().0));
+        let body: Vec<u8> = (0..=250).cycle().take(3 * TURN_BYTES + 7).collect();
+        let (head, rest) = body.split_at(100);
+        let mut parts = [IoSlice::new(head), IoSlice::new(rest)];
+        let mut left = parts.as_mut_slice();
+        let mut most = 0;
+        let written = std::future::poll_fn(|cx| {
+            let mut turn = 0;
+            while !left.is_empty() {
+                let count = ready!(Pin::new(&mut stream).poll_write_vectored(cx, left)).unwrap();
+                turn += count;
+                most = most.max(turn);
+                IoSlice::advance_slices(&mut left, count);
+            }
+            Poll::Ready(())
+        });
+        let mut read = vec![0; body.len()];
+        let (_, read_all) = tokio::join!(written, client.read_exact(&mut read));
+        read_all.unwrap();
+        assert!(read == body);
+        assert!(most <= TURN_BYTES, "{most}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ mod signal;
 mod state;
 mod stop;
 mod task;
+mod turn;
 
 pub use drain::{Drain, DrainGuard};
 pub use guardian::{GUARDIAN_VERB, Guarded, dismiss_guardian, guard, keep_guardian, start_guardian, watch};
@@ -23,6 +24,7 @@ pub use signal::sleep;
 pub use state::{State, write_atomically};
 pub use stop::Stop;
 pub use task::Tasks;
+pub use turn::{TURN_BYTES, Turn};
 
 /// Builds the one runtime of the process; the only place that decides which one it is.
 ///

@@ -9,8 +9,10 @@ mod questions;
 mod replay;
 mod state;
 mod store;
+mod told;
 
 pub use parked::{Joining, Live, ParkedCalls, ParkedLimits};
-pub use replay::{Kept, Priming, ReplayLimits, Said, Source, Told};
+pub use replay::{Kept, Priming, ReplayLimits};
 pub use state::{CallGuard, Session, StreamGuard};
 pub use store::{NewSession, SessionError, SessionLimits, SessionStore};
+pub use told::{Frames, Said, Source, Told};

@@ -190,8 +190,8 @@ impl ParkedCall {
             Step::Drain | Step::Forgotten => return false,
             Step::Event(Some(Event::Ask(question))) => self.ask(question),
             Step::Event(Some(Event::Done(outcome))) => self.finish(&outcome),
-            Step::Event(Some(Event::Log(raw) | Event::Progress(raw))) if raw.len() > NOTE_BYTES_MAX => {
-                tracing::debug!(bytes = raw.len(), "a notification is too large for a parked call");
+            Step::Event(Some(event)) if event.note_bytes() > NOTE_BYTES_MAX => {
+                tracing::debug!(bytes = event.note_bytes(), "a notification is too large for a parked call");
             }
             Step::Event(Some(Event::Progress(raw))) if self.joiners.is_empty() => self.progress = Some(raw),
             Step::Event(Some(event)) => self.tell(&event),
@@ -233,7 +233,7 @@ impl ParkedCall {
     fn tell(&self, event: &Event) {
         for joiner in &self.joiners {
             match event {
-                Event::Log(raw) => joiner.tell(Event::Log(raw.clone())),
+                Event::Log(message) => joiner.tell(Event::Log(message.clone())),
                 Event::Progress(raw) => joiner.tell(Event::Progress(raw.clone())),
                 Event::Ask(_)
                 | Event::Done(_)

@@ -6,24 +6,20 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use futures_core::Stream;
 
 use crate::clock::{Clock, Moment};
-use crate::exchange::ByteStream;
-use crate::seal;
 use crate::wire::json;
 use crate::wire::jsonrpc::{RequestId, Response, code};
 use crate::wire::mcp::Kind;
 use crate::wire::sse::{self, EventId, Head};
+
+use super::told::{Batch, Frames, Numbering, Source, Told, size};
 
 /// How many streams one session keeps; over it new ones have no ids.
 const STREAMS_MAX: usize = 64;
@@ -44,31 +40,6 @@ pub struct ReplayLimits {
     pub session_bytes: usize,
 }
 
-/// What a call says, in the order it says it.
-pub type Source = Pin<Box<dyn Stream<Item = Said> + Send>>;
-
-/// One message of a call, or a pause: nothing is said, and the client may leave and come back.
-pub struct Said {
-    /// Its JSON text, in parts.
-    pub parts: Vec<Bytes>,
-    /// What follows the parts, of an answer that nobody looks at; then no part has a line end.
-    pub rest: Option<ByteStream>,
-    /// Whether it is the answer: nothing follows.
-    pub last: bool,
-    /// Given back when the answer has been sent.
-    pub guards: Vec<Box<dyn Send>>,
-}
-
-/// One message of a kept stream, spelled as an event; or a pause.
-pub struct Told {
-    /// The event's bytes.
-    pub frames: Vec<Bytes>,
-    /// The rest of its payload, of an answer that nobody looks at.
-    pub rest: Option<ByteStream>,
-    /// Given back when the answer has been sent.
-    pub guards: Vec<Box<dyn Send>>,
-}
-
 /// Whether a stream begins with an event that has an id and nothing else [R44].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priming {
@@ -85,13 +56,23 @@ pub(super) struct Shelf {
     clock: Clock,
     /// What all streams hold together.
     bytes: AtomicUsize,
-    /// Oldest first; `None` once the session has ended.
-    streams: Mutex<Option<Vec<Arc<Kept>>>>,
+    /// `None` once the session has ended.
+    streams: Mutex<Option<Streams>>,
+}
+
+#[derive(Debug)]
+struct Streams {
+    /// Oldest first.
+    all: VecDeque<Arc<Kept>>,
+    /// The part of ids that is the next stream's own. The first of a session is random: an id from another session is
+    /// not taken for one of this.
+    next: u64,
 }
 
 /// A stream that its client may come back to.
 pub struct Kept {
-    key: String,
+    /// Its own part of its events' ids.
+    key: u64,
     request: RequestId,
     target: (Kind, String),
     shelf: Weak<Shelf>,
@@ -118,54 +99,33 @@ struct State {
 
 struct Event {
     number: u64,
-    frames: Vec<Bytes>,
+    frames: Frames,
     last: bool,
-}
-
-impl fmt::Debug for Said {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Said").field("parts", &self.parts).field("last", &self.last).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Told {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Told").field("bytes", &size(&self.frames)).finish_non_exhaustive()
-    }
-}
-
-// === impl Said ===
-
-impl Said {
-    /// Makes a pause.
-    #[must_use]
-    pub const fn pause() -> Self {
-        Self { parts: Vec::new(), rest: None, last: false, guards: Vec::new() }
-    }
-}
-
-// === impl Told ===
-
-impl Told {
-    /// Says whether it is a pause.
-    #[must_use]
-    pub const fn is_pause(&self) -> bool {
-        self.frames.is_empty() && self.rest.is_none()
-    }
+    /// Its bytes lie in one buffer with those of the event before it.
+    shares: bool,
 }
 
 // === impl Shelf ===
 
 impl Shelf {
-    pub(super) fn new(limits: ReplayLimits, clock: Clock) -> Arc<Self> {
-        Arc::new(Self { limits, clock, bytes: AtomicUsize::new(0), streams: Mutex::new(Some(Vec::new())) })
+    /// Makes a shelf whose first stream's ids begin with `first`.
+    pub(super) fn new(limits: ReplayLimits, clock: Clock, first: u64) -> Arc<Self> {
+        let streams = Streams { all: VecDeque::new(), next: first };
+        Arc::new(Self { limits, clock, bytes: AtomicUsize::new(0), streams: Mutex::new(Some(streams)) })
     }
 
     /// Makes room for the stream of a request; `None` if there is none, or the session has ended.
     pub(super) fn place(self: &Arc<Self>, request: RequestId, target: (Kind, String)) -> Option<Arc<Kept>> {
-        let key = URL_SAFE_NO_PAD.encode(seal::random::<16>().ok()?);
+        let mut streams = self.streams();
+        let Streams { all, next } = streams.as_mut()?;
+        if all.len() >= STREAMS_MAX {
+            let over = all.iter().position(|stream| stream.is_over())?;
+            if let Some(over) = all.remove(over) {
+                self.forget(&over);
+            }
+        }
         let kept = Arc::new(Kept {
-            key,
+            key: *next,
             request,
             target,
             shelf: Arc::downgrade(self),
@@ -173,60 +133,49 @@ impl Shelf {
             clock: self.clock.clone(),
             state: Mutex::default(),
         });
-        let mut streams = self.streams();
-        let streams = streams.as_mut()?;
-        self.drop_stale(streams, self.clock.now());
-        if streams.len() >= STREAMS_MAX {
-            let over = streams.iter().position(|stream| stream.is_over())?;
-            self.forget(&streams.remove(over));
-        }
-        streams.push(Arc::clone(&kept));
+        *next = next.wrapping_add(1);
+        all.push_back(Arc::clone(&kept));
         Some(kept)
     }
 
     /// Finds the stream of an event's id, and the event's number.
     pub(super) fn find(&self, id: &str) -> Option<(Arc<Kept>, u64)> {
-        let (key, number) = id.rsplit_once('.')?;
-        let number = number.parse().ok()?;
+        let (key, number) = Numbering::read(id)?;
         let now = self.clock.now();
         let streams = self.streams();
-        let kept = streams.as_ref()?.iter().find(|kept| kept.key == key && !kept.is_stale(now))?;
+        let kept = streams.as_ref()?.all.iter().find(|kept| kept.key == key && !kept.is_stale(now))?;
         Some((Arc::clone(kept), number))
     }
 
     /// Drops the streams whose time is over.
     pub(super) fn prune(&self, now: Moment) {
         if let Some(streams) = self.streams().as_mut() {
-            self.drop_stale(streams, now);
+            streams.all.retain(|kept| {
+                let stale = kept.is_stale(now);
+                if stale {
+                    self.forget(kept);
+                }
+                !stale
+            });
         }
     }
 
     /// Drops all, and takes no more.
     pub(super) fn close(&self) {
         let streams = self.streams().take();
-        for kept in streams.into_iter().flatten() {
+        for kept in streams.into_iter().flat_map(|streams| streams.all) {
             kept.end();
         }
-    }
-
-    fn drop_stale(&self, streams: &mut Vec<Arc<Kept>>, now: Moment) {
-        streams.retain(|kept| {
-            let stale = kept.is_stale(now);
-            if stale {
-                self.forget(kept);
-            }
-            !stale
-        });
     }
 
     /// Makes room for what a stream has just kept: the oldest that are over go first.
     fn make_room(&self, newest: &Kept) {
         let mut streams = self.streams();
-        let Some(streams) = streams.as_mut() else { return };
+        let Some(Streams { all, .. }) = streams.as_mut() else { return };
         while self.bytes.load(Ordering::Relaxed) > self.limits.session_bytes {
             let over = |kept: &Arc<Kept>| !std::ptr::eq(Arc::as_ptr(kept), newest) && kept.is_over();
-            let Some(at) = streams.iter().position(over) else { return };
-            self.forget(&streams.remove(at));
+            let Some(over) = all.iter().position(over).and_then(|at| all.remove(at)) else { return };
+            self.forget(&over);
         }
     }
 
@@ -234,7 +183,7 @@ impl Shelf {
         self.bytes.fetch_sub(kept.state().clear(), Ordering::Relaxed);
     }
 
-    fn streams(&self) -> MutexGuard<'_, Option<Vec<Arc<Kept>>>> {
+    fn streams(&self) -> MutexGuard<'_, Option<Streams>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -260,16 +209,18 @@ impl Kept {
         (primer, state.holder)
     }
 
-    /// Polls for the next event; `None` when the call is over, or another has become the holder.
-    pub fn poll(&self, holder: u64, cx: &mut Context<'_>) -> Poll<Option<Told>> {
+    /// Polls for what is said by now, as one write behind `lead`; `None` when the call is over, or another has become the
+    /// holder.
+    pub fn poll(&self, holder: u64, lead: &[u8], cx: &mut Context<'_>) -> Poll<Option<Told>> {
         let mut state = self.state();
         if state.holder != holder {
             return Poll::Ready(None);
         }
         let Some(source) = &mut state.source else { return Poll::Ready(None) };
-        let said = source.as_mut().poll_next(cx);
-        let said = match said {
-            Poll::Ready(said) => said,
+        let mut batch = Batch::default();
+        let told = match batch.poll_fill(cx, |cx| source.as_mut().poll_next(cx)) {
+            Poll::Ready(true) => Some(batch.spell(lead, Some(Numbering { key: self.key, last: state.number }))),
+            Poll::Ready(false) => None,
             Poll::Pending => {
                 if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
                     state.waker = Some(cx.waker().clone());
@@ -277,8 +228,10 @@ impl Kept {
                 return Poll::Pending;
             }
         };
-        let over = if said.as_ref().is_none_or(|said| said.last) { state.source.take() } else { None };
-        let told = said.map(|said| self.keep(&mut state, said));
+        let over = if told.as_ref().is_none_or(|told| told.last) { state.source.take() } else { None };
+        if let Some(told) = &told {
+            self.keep(&mut state, told, lead.len());
+        }
         drop(state);
         drop(over);
         self.stay_in_bounds();
@@ -323,10 +276,12 @@ impl Kept {
         }
         let source = state.source.take();
         state.left = Some(self.clock.now());
-        let number = state.number + 1;
-        let stand_in = self.stand_in(number, words);
-        state.number = number;
-        self.grow(&mut state, Event { number, frames: stand_in, last: true });
+        let before = state.bytes;
+        state.number += 1;
+        let number = state.number;
+        state.grow(Event { number, frames: self.stand_in(number, words), last: true, shares: false });
+        while state.bytes > self.limits.stream_bytes && state.drop_oldest() {}
+        self.count(before, state.bytes);
         drop(state);
         drop(source);
         self.stay_in_bounds();
@@ -335,15 +290,12 @@ impl Kept {
     /// Replaces the error that stands for the answer by the answer, once it is whole.
     pub fn complete(&self, told: &[Bytes]) {
         let mut state = self.state();
-        let Some(last) = state.events.back_mut().filter(|event| event.last) else { return };
-        let before = size(&last.frames);
-        let now = size(told);
-        if now > self.limits.stream_bytes {
+        if size(told) > self.limits.stream_bytes || !state.events.back().is_some_and(|event| event.last) {
             return;
         }
-        last.frames = told.to_vec();
-        state.bytes = state.bytes - before + now;
-        self.count(now, before);
+        let before = state.bytes;
+        state.replace_last(told.into());
+        self.count(before, state.bytes);
         drop(state);
         self.stay_in_bounds();
     }
@@ -354,46 +306,41 @@ impl Kept {
         self.limits.stream_bytes
     }
 
-    fn keep(&self, state: &mut State, said: Said) -> Told {
-        let Said { parts, rest, last, guards } = said;
-        if parts.is_empty() && rest.is_none() {
-            return Told { frames: Vec::new(), rest, guards };
+    /// Keeps what is told. Small events share the buffer they are written from, as long as all of it is kept.
+    fn keep(&self, state: &mut State, told: &Told, lead: usize) {
+        let most = self.limits.stream_bytes;
+        let (before, whole) = (state.bytes, told.large.is_empty());
+        let apart = told.joined.len() > most;
+        let mut start = lead;
+        state.events.reserve(told.ends.len() + 1);
+        for (at, end) in told.ends.iter().enumerate() {
+            state.number += 1;
+            let number = state.number;
+            let last = whole && told.last && at + 1 == told.ends.len();
+            let event = told.joined.get(start..*end).unwrap_or_default();
+            start = *end;
+            let frames = match event.len() <= most {
+                true if apart => [Bytes::copy_from_slice(event)].into(),
+                true => [told.joined.slice_ref(event)].into(),
+                false if last => self.stand_in(number, TOO_LARGE),
+                false => continue,
+            };
+            state.grow(Event { number, frames, last, shares: at > 0 && !apart });
         }
-        state.number += 1;
-        let number = state.number;
-        let id = self.id(number);
-        let head = head(&id, None);
-        let frames = match &rest {
-            None => sse::message(head, &parts),
-            Some(_) => std::iter::once(sse::begin_message(head)).chain(parts).collect(),
-        };
-        let kept = match (&rest, last) {
-            (Some(_), _) => Some(self.stand_in(number, NOT_WHOLE)),
-            (None, true) if size(&frames) > self.limits.stream_bytes => Some(self.stand_in(number, TOO_LARGE)),
-            (None, false) if size(&frames) > self.limits.stream_bytes => None,
-            (None, _) => Some(frames.clone()),
-        };
-        if let Some(kept) = kept {
-            self.grow(state, Event { number, frames: kept, last });
+        if !whole {
+            state.number += 1;
+            let number = state.number;
+            let frames = match &told.rest {
+                Some(_) => Some(self.stand_in(number, NOT_WHOLE)),
+                None if size(&told.large) <= most => Some(told.large.clone()),
+                None => told.last.then(|| self.stand_in(number, TOO_LARGE)),
+            };
+            if let Some(frames) = frames {
+                state.grow(Event { number, frames, last: told.last, shares: false });
+            }
         }
-        Told { frames, rest, guards }
-    }
-
-    fn grow(&self, state: &mut State, event: Event) {
-        let bytes = size(&event.frames);
-        state.bytes += bytes;
-        state.events.push_back(event);
-        self.count(bytes, 0);
-        while state.bytes > self.limits.stream_bytes && self.drop_oldest(state) {}
-    }
-
-    /// Drops the oldest event that is no answer.
-    fn drop_oldest(&self, state: &mut State) -> bool {
-        let Some(event) = state.events.pop_front_if(|event| !event.last) else { return false };
-        let bytes = size(&event.frames);
-        state.bytes -= bytes;
-        self.count(0, bytes);
-        true
+        while state.bytes > most && state.drop_oldest() {}
+        self.count(before, state.bytes);
     }
 
     /// Keeps the session's sum: first what is over goes, then what this stream has said before its answer, then the answer.
@@ -405,32 +352,36 @@ impl Kept {
         }
         shelf.make_room(self);
         let mut state = self.state();
-        while too_much() && self.drop_oldest(&mut state) {}
-        if let Some(last) = state.events.back_mut().filter(|_| too_much()) {
-            let before = size(&last.frames);
-            last.frames = self.stand_in(last.number, TOO_LARGE);
-            let now = size(&last.frames);
-            state.bytes = state.bytes - before + now;
-            self.count(now, before);
+        while too_much() {
+            let before = state.bytes;
+            let dropped = state.drop_oldest();
+            if !dropped && let Some(last) = state.events.back_mut() {
+                let stand_in = self.stand_in(last.number, TOO_LARGE);
+                state.replace_last(stand_in);
+            }
+            self.count(before, state.bytes);
+            if !dropped {
+                return;
+            }
         }
     }
 
-    fn count(&self, more: usize, less: usize) {
+    /// Takes note in the session's sum that this stream holds so much.
+    fn count(&self, before: usize, now: usize) {
         if let Some(shelf) = self.shelf.upgrade() {
-            shelf.bytes.fetch_add(more, Ordering::Relaxed);
-            shelf.bytes.fetch_sub(less, Ordering::Relaxed);
+            shelf.bytes.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         }
     }
 
-    fn stand_in(&self, number: u64, words: &str) -> Vec<Bytes> {
+    fn stand_in(&self, number: u64, words: &str) -> Frames {
         let words = json::quoted(words);
         let error = [format!(r#"{{"code":{},"message":"#, code::LIMIT.0).as_bytes(), &words, b"}"].concat();
         let id = self.id(number);
-        sse::message(head(&id, None), &[Response::with_error(Some(&self.request), &error).raw])
+        sse::message(head(&id, None), &[Response::with_error(Some(&self.request), &error).raw]).into()
     }
 
     fn id(&self, number: u64) -> String {
-        format!("{}.{number}", self.key)
+        Numbering { key: self.key, last: 0 }.id(number)
     }
 
     fn is_over(&self) -> bool {
@@ -473,14 +424,32 @@ impl State {
         self.events.clear();
         std::mem::take(&mut self.bytes)
     }
+
+    fn grow(&mut self, event: Event) {
+        self.bytes += size(&event.frames);
+        self.events.push_back(event);
+    }
+
+    fn replace_last(&mut self, frames: Frames) {
+        let Some(last) = self.events.back_mut() else { return };
+        self.bytes = self.bytes - size(&last.frames) + size(&frames);
+        (last.frames, last.shares) = (frames, false);
+    }
+
+    /// Drops the oldest event that is no answer; `false` if there is none. What shares its buffer gets one of its own.
+    fn drop_oldest(&mut self) -> bool {
+        let Some(event) = self.events.pop_front_if(|event| !event.last) else { return false };
+        self.bytes -= size(&event.frames);
+        if let Some(next) = self.events.front_mut().filter(|next| next.shares) {
+            next.frames = next.frames.iter().map(|frame| Bytes::copy_from_slice(frame)).collect();
+            next.shares = false;
+        }
+        true
+    }
 }
 
 fn head(id: &str, retry_ms: Option<u64>) -> Head<'_> {
     Head { id: EventId::new(id), retry_ms }
-}
-
-fn size(frames: &[Bytes]) -> usize {
-    frames.iter().map(Bytes::len).sum()
 }
 
 #[cfg(test)]

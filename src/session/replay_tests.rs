@@ -10,8 +10,9 @@ use bytes::Bytes;
 use futures_core::Stream;
 use proptest::prelude::{ProptestConfig, any, prop, prop_assert_eq, proptest};
 
-use super::{Kept, Priming, ReplayLimits, STREAMS_MAX, Said, Shelf};
+use super::{Kept, Priming, ReplayLimits, STREAMS_MAX, Shelf};
 use crate::clock::Clock;
+use crate::session::Said;
 use crate::wire::jsonrpc::RequestId;
 use crate::wire::mcp::Kind;
 
@@ -30,8 +31,7 @@ impl Stream for Script {
             Some(None) => Poll::Pending,
             Some(Some(text)) => {
                 let last = self.0.iter().all(Option::is_none);
-                let said = Said { parts: vec![Bytes::from(text)], rest: None, last, guards: Vec::new() };
-                Poll::Ready(Some(said))
+                Poll::Ready(Some(Said { last, ..Said::note(Bytes::from(text)) }))
             }
         }
     }
@@ -52,9 +52,16 @@ fn read(event: &[u8]) -> (u64, String) {
     (head.rsplit_once('.').unwrap().1.parse().unwrap(), data.strip_suffix("\n\n").unwrap().to_owned())
 }
 
-fn poll(kept: &Kept, holder: u64) -> Poll<Option<(u64, String)>> {
-    let told = kept.poll(holder, &mut Context::from_waker(Waker::noop()));
-    told.map(|told| told.map(|told| read(&told.frames.concat())))
+/// All that is said by now, in one write.
+fn poll(kept: &Kept, holder: u64) -> Poll<Option<Vec<(u64, String)>>> {
+    let told = kept.poll(holder, b"", &mut Context::from_waker(Waker::noop()));
+    told.map(|told| {
+        told.map(|told| {
+            let text = String::from_utf8([&*told.joined, &*told.large.concat()].concat()).unwrap();
+            let events = text.strip_suffix("\n\n").unwrap().split("\n\n");
+            events.map(|event| read(format!("{event}\n\n").as_bytes())).collect()
+        })
+    })
 }
 
 /// What is kept after an event.
@@ -67,10 +74,9 @@ fn missed(kept: &Kept, after: u64) -> Vec<(u64, String)> {
 /// The sum over all streams is what the session counts.
 fn check(shelf: &Shelf) {
     let streams = shelf.streams();
-    let sum: usize = streams.iter().flatten().map(|kept| kept.state().bytes).sum();
-    let counted: usize = streams
-        .iter()
-        .flatten()
+    let all = || streams.iter().flat_map(|streams| &streams.all);
+    let sum: usize = all().map(|kept| kept.state().bytes).sum();
+    let counted: usize = all()
         .flat_map(|kept| kept.state().events.iter().map(|event| super::size(&event.frames)).collect::<Vec<_>>())
         .sum();
     assert_eq!((sum, counted), (shelf.bytes.load(std::sync::atomic::Ordering::Relaxed), sum));
@@ -87,7 +93,7 @@ proptest! {
         script in prop::collection::vec(prop::option::weighted(0.7, 0_u16..1000), 1..30),
         breaks in prop::collection::vec((1_usize..6, any::<bool>()), 0..40),
     ) {
-        let shelf = Shelf::new(WIDE, Clock::manual());
+        let shelf = Shelf::new(WIDE, Clock::manual(), 7);
         let wanted: Vec<String> = script.iter().flatten().map(ToString::to_string).collect();
         let texts: Vec<Option<&str>> = {
             let mut said = wanted.iter();
@@ -98,8 +104,8 @@ proptest! {
         let last = |got: &[(u64, String)]| got.last().map_or(0, |(number, _)| *number);
         for (reads, goes_on) in breaks {
             for _ in 0..reads {
-                if let Poll::Ready(Some(event)) = poll(&kept, holder) {
-                    got.push(event);
+                if let Poll::Ready(Some(events)) = poll(&kept, holder) {
+                    got.extend(events);
                 }
             }
             if let Some(away) = kept.let_go(holder).filter(|_| goes_on) {
@@ -111,8 +117,8 @@ proptest! {
             check(&shelf);
         }
         for _ in 0..script.len() + 1 {
-            if let Poll::Ready(Some(event)) = poll(&kept, holder) {
-                got.push(event);
+            if let Poll::Ready(Some(events)) = poll(&kept, holder) {
+                got.extend(events);
             }
         }
         let wanted: Vec<(u64, String)> = (1..).zip(wanted).collect();
@@ -123,8 +129,8 @@ proptest! {
 
 #[test]
 fn a_stream_keeps_its_newest_and_its_answer() {
-    let limits = ReplayLimits { stream_bytes: 350, session_bytes: 800, ..WIDE };
-    let shelf = Shelf::new(limits, Clock::manual());
+    let limits = ReplayLimits { stream_bytes: 330, session_bytes: 800, ..WIDE };
+    let shelf = Shelf::new(limits, Clock::manual(), 7);
     let note = "n".repeat(50);
     let (kept, holder) = kept(&shelf, &[Some(&note), Some(&note), Some(&"x".repeat(500)), Some(&note), Some("answer")]);
     while let Poll::Ready(Some(_)) = poll(&kept, holder) {}
@@ -141,7 +147,7 @@ fn a_stream_keeps_its_newest_and_its_answer() {
 #[test]
 fn a_session_keeps_its_sum() {
     let limits = ReplayLimits { stream_bytes: 400, session_bytes: 1000, ..WIDE };
-    let shelf = Shelf::new(limits, Clock::manual());
+    let shelf = Shelf::new(limits, Clock::manual(), 7);
     let answer = "a".repeat(300);
     let run = |over: bool| {
         let (kept, holder) = kept(&shelf, &[Some(&answer)]);
@@ -166,7 +172,7 @@ fn a_session_keeps_its_sum() {
 
 #[test]
 fn a_session_keeps_so_many_streams() {
-    let shelf = Shelf::new(WIDE, Clock::manual());
+    let shelf = Shelf::new(WIDE, Clock::manual(), 7);
     let mut all: Vec<_> = (0..STREAMS_MAX).map(|_| kept(&shelf, &[None, Some("answer")])).collect();
     assert!(shelf.place(RequestId::number(1), (Kind::Tools, String::new())).is_none(), "all of them run");
     let (first, holder) = all.remove(3);
@@ -186,7 +192,7 @@ fn a_session_keeps_so_many_streams() {
 #[test]
 fn time_begins_when_the_call_is_over_and_its_client_gone() {
     let clock = Clock::manual();
-    let shelf = Shelf::new(WIDE, clock.clone());
+    let shelf = Shelf::new(WIDE, clock.clone(), 7);
     let (kept, holder) = kept(&shelf, &[None, Some("answer")]);
     assert!(poll(&kept, holder).is_pending());
     let away = kept.let_go(holder).unwrap();
@@ -200,20 +206,20 @@ fn time_begins_when_the_call_is_over_and_its_client_gone() {
     clock.advance(Duration::from_secs(1));
     assert!(shelf.find(&kept.id(0)).is_none());
     shelf.prune(clock.now());
-    assert!(shelf.streams().as_ref().unwrap().is_empty());
+    assert!(shelf.streams().as_ref().unwrap().all.is_empty());
     assert_eq!(shelf.bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
 }
 
 #[test]
 fn a_call_that_nobody_goes_on_with_says_so() {
-    let shelf = Shelf::new(WIDE, Clock::manual());
+    let shelf = Shelf::new(WIDE, Clock::manual(), 7);
     let (kept, holder) = kept(&shelf, &[Some("note"), None, Some("answer")]);
-    assert!(matches!(poll(&kept, holder), Poll::Ready(Some((1, _)))));
+    assert_eq!(poll(&kept, holder), Poll::Ready(Some(vec![(1, "note".to_owned())])));
     let away = kept.let_go(holder).unwrap();
     kept.give_up(away, "No place");
     assert_eq!(
         missed(&kept, 1),
         [(2, r#"{"jsonrpc":"2.0","id":7,"error":{"code":-31000,"message":"No place"}}"#.to_owned())]
     );
-    assert!(!format!("{kept:?}").contains(&kept.key));
+    assert!(!format!("{kept:?}").contains(&kept.key.to_string()));
 }

@@ -95,6 +95,7 @@ impl SessionStore {
     /// [`SessionError`]: a cap, or no randomness.
     pub fn create(&self, new: NewSession) -> Result<Arc<Session>, SessionError> {
         let id = URL_SAFE_NO_PAD.encode(seal::random::<32>().map_err(|_| SessionError::Random)?);
+        let first_stream = u64::from_le_bytes(seal::random().map_err(|_| SessionError::Random)?);
         self.take_place(&new.principal)?;
         let session = Arc::new(Session {
             id: SessionId::new(&id),
@@ -111,7 +112,7 @@ impl SessionStore {
             clock: self.clock.clone(),
             live: Mutex::default(),
             questions: Questions::default(),
-            shelf: Shelf::new(self.limits.replay, self.clock.clone()),
+            shelf: Shelf::new(self.limits.replay, self.clock.clone(), first_stream),
         });
         self.sessions.insert(session.id.clone(), Arc::clone(&session));
         Ok(session)

@@ -15,7 +15,7 @@ use crate::exchange::{Answer, Event, Reply};
 use crate::id::UpstreamName;
 use crate::runtime::{Ready, Tasks};
 use crate::wire::jsonrpc::{RequestId, Response};
-use crate::wire::mcp::{Capabilities, Era, Kind, Kinds};
+use crate::wire::mcp::{Capabilities, Era, Kind, Kinds, LogMessage};
 
 use super::heard::Heard;
 use super::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want};
@@ -114,7 +114,8 @@ async fn hang(tool: String, hung: Hung) -> Reply {
         })));
     }
     Reply::events(Box::pin(stream::unfold(hung, move |hung| {
-        let talk = if tool == "hang_logs" { Event::Log(Bytes::from_static(b"{}")) } else { progress() };
+        let talk =
+            if tool == "hang_logs" { Event::Log(LogMessage::read(Bytes::from_static(b"{}"))) } else { progress() };
         async move {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Some((talk, hung))

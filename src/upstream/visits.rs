@@ -127,9 +127,7 @@ pub(super) fn noted(link: &Arc<dyn Link>, call: &UpstreamCall, reply: Reply) -> 
             | Event::Paused
             | Event::Progress(_)
             | Event::Said(_)
-            | Event::Watch(_)) => {
-                other
-            }
+            | Event::Watch(_)) => other,
         }))),
     };
     if guards.is_empty() { reply } else { reply.with_guard(guards) }

@@ -104,7 +104,7 @@ async fn a_stream_is_primed() {
     let (mut client, primed) = begin(&mut house, &session, "gate").await;
     assert_eq!(primed.len(), 1);
     let (key, number) = primed[0].id.rsplit_once('.').unwrap();
-    assert_eq!((key.len(), number, primed[0].retry, primed[0].data.is_none()), (22, "0", true, true));
+    assert_eq!((key.len(), number, primed[0].retry, primed[0].data.is_none()), (16, "0", true, true));
     house.hall.gate.notify_one();
     let answer = event(&mut client).await;
     assert_eq!((answer.id, answer.retry), (format!("{key}.1"), false));
@@ -339,7 +339,7 @@ async fn an_answer_that_nobody_looks_at_is_kept_whole() {
         let piece = |text: &str| Ok(Bytes::from(text.to_owned()));
         let rest =
             futures_util::stream::iter([piece("[1,"), piece(&"2".repeat(if large { 2000 } else { 2 })), piece("]}")]);
-        let parts = vec![Bytes::from_static(br#"{"id":1,"x":"#)];
+        let parts = [Bytes::from_static(br#"{"id":1,"x":"#)].into();
         let said = Said { parts, rest: Some(Box::pin(rest)), last: true, guards: Vec::new() };
         let (_, number) = kept.begin(Box::pin(futures_util::stream::iter([said])), Priming::On);
         let survive = Survive { tasks: house.tasks.clone(), slots: Arc::new(Semaphore::new(1)) };

@@ -24,7 +24,7 @@ use crate::limit::Permit;
 use crate::net::{Listener, Slots};
 use crate::runtime::{Drain, Tasks};
 use crate::wire::jsonrpc::{RequestId, Response};
-use crate::wire::mcp::{Capabilities, Era, Kind, Kinds};
+use crate::wire::mcp::{Capabilities, Era, Kind, Kinds, LogMessage};
 
 pub(super) const LEGACY: &str = "Host: localhost\r\nx-api-key: alice\r\nContent-Type: application/json\r\n";
 
@@ -322,9 +322,9 @@ impl Hall {
 
 fn chatter() -> Vec<Event> {
     vec![
-        Event::Log(note("message", r#"{"level":"debug","data":1}"#)),
+        Event::Log(LogMessage::read(note("message", r#"{"level":"debug","data":1}"#))),
         Event::Progress(note("progress", r#"{"progressToken":"p","progress":1}"#)),
-        Event::Log(note("message", r#"{"level":"error","data":"a\nb"}"#)),
+        Event::Log(LogMessage::read(note("message", r#"{"level":"error","data":"a\nb"}"#))),
     ]
 }
 

@@ -109,10 +109,9 @@ impl Shaper {
         Work { blobs, settings, principal, definition, caps, mode, kind, links }
     }
 
-    /// Cuts what a notification tells.
-    pub(in crate::gateway) fn notification(&self, raw: Bytes) -> Bytes {
-        let cut = self.caps.max_result_chars.and_then(|cap| cut::notification(&raw, cap));
-        cut.unwrap_or(raw)
+    /// Cuts what a notification tells; `None` if it is short enough.
+    pub(in crate::gateway) fn cut(&self, raw: &Bytes) -> Option<Bytes> {
+        self.caps.max_result_chars.and_then(|cap| cut::notification(raw, cap))
     }
 }
 

@@ -265,7 +265,7 @@ impl Conversation {
                 }
             }
             "notifications/message" => {
-                if !self.table.log(&notification.raw) {
+                if !self.table.log(notification) {
                     count(&self.counts.others);
                 }
             }

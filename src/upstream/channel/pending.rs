@@ -7,12 +7,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
-
 use crate::exchange::{Event, Outcome, OwnerKey, Question, Reject};
 use crate::upstream::link::{Outgoing, progress_value};
 use crate::wire::jsonrpc::Notification;
-use crate::wire::mcp::Features;
+use crate::wire::mcp::{Features, LogMessage};
 
 /// How many notifications wait for a client; when full, the oldest is dropped.
 const NOTES_MAX: usize = 32;
@@ -108,7 +106,7 @@ impl Table {
     /// Hands a log message to the call that it is of; `false` if it is dropped. A pipe does not say which call that is: it is
     /// known where there is one alone, and where all are of one client session, whose message it is then in any case
     /// [R111, protocol §5.3].
-    pub(in crate::upstream) fn log(&self, message: &Bytes) -> bool {
+    pub(in crate::upstream) fn log(&self, message: &Notification) -> bool {
         let inner = self.inner();
         let mut calls = inner.slots.iter().filter_map(|(id, slot)| match &slot.outgoing {
             Outgoing::Call(call) => Some((*id, &call.owner.key, slot)),
@@ -126,7 +124,7 @@ impl Table {
         }
         let slot = Arc::clone(oldest.2);
         drop(inner);
-        note(slot.state(), Event::Log(message.clone()));
+        note(slot.state(), Event::Log(LogMessage::of(message)));
         true
     }
 
@@ -269,8 +267,8 @@ impl Slot {
 /// Puts a notification into the queue of a request.
 fn note(mut state: MutexGuard<'_, State>, note: Event) {
     let over = |waiting: &VecDeque<Event>| {
-        let bytes: usize = waiting.iter().map(size).sum();
-        waiting.len() >= NOTES_MAX || bytes + size(&note) > NOTES_BYTES_MAX
+        let bytes: usize = waiting.iter().map(Event::note_bytes).sum();
+        waiting.len() >= NOTES_MAX || bytes + note.note_bytes() > NOTES_BYTES_MAX
     };
     while over(&state.notes) && state.notes.pop_front().is_some() {}
     state.notes.push_back(note);
@@ -278,14 +276,6 @@ fn note(mut state: MutexGuard<'_, State>, note: Event) {
     drop(state);
     if let Some(waker) = waker {
         waker.wake();
-    }
-}
-
-/// Returns how many bytes a notification has.
-fn size(note: &Event) -> usize {
-    match note {
-        Event::Log(raw) | Event::Progress(raw) => raw.len(),
-        Event::Ask(_) | Event::Changed(_) | Event::Done(_) | Event::Paused | Event::Said(_) | Event::Watch(_) => 0,
     }
 }
 

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
-use super::{NOTES_BYTES_MAX, NOTES_MAX, Table, size};
+use super::{NOTES_BYTES_MAX, NOTES_MAX, Table};
 use crate::exchange::{ClientFacts, Event, Owner, Question, Reject, RejectKind, Responder, ServerCall, UpstreamCall};
 use crate::id::PrincipalId;
 use crate::upstream::link::Outgoing;
@@ -92,7 +92,7 @@ fn the_bytes_of_progress_that_waits_are_bounded() {
             panic!()
         };
         assert!(table.progress(id, &large));
-        let waiting: usize = slot.state().notes.iter().map(size).sum();
+        let waiting: usize = slot.state().notes.iter().map(Event::note_bytes).sum();
         assert!(waiting <= NOTES_BYTES_MAX, "{waiting}");
     }
     let context = Context::from_waker(Waker::noop());

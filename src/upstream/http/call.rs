@@ -4,18 +4,22 @@
 //! that ends without an answer is resumed where the server gave an id, and never sent again.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_core::Stream;
 use futures_util::stream;
 
 use crate::exchange::{Answer, Event, Outcome, Question, Reject, Reply};
+use crate::net::ResponseBody;
 use crate::upstream::link::{Outgoing, progress_value};
 use crate::wire::jsonrpc::{Message, Notification, Request, Response};
-use crate::wire::mcp::{Era, Features};
+use crate::wire::mcp::{Era, Features, LogMessage};
 
-use super::reader::EventReader;
+use super::reader::{EventReader, ReadError};
 use super::session::{CancelGuard, Session, SessionLink};
 use super::stateless::StatelessLink;
 use super::target::{Answered, Content, Target, Unseen, is_event_stream, messages, snippet};
@@ -49,11 +53,20 @@ pub(super) struct Call {
 struct Flow {
     call: Call,
     reader: Box<EventReader>,
+    /// What was read to know that there is a stream.
+    first: Option<Event>,
+    /// What came in one event of the stream: a batch.
     queue: VecDeque<Event>,
+    /// Why the stream ended, and the way to its continuation.
+    resuming: Option<(String, Resuming)>,
+    /// How often it was tried since the last event.
     tries: u32,
-    /// Why there is nothing more to read, until it is tried again.
-    lost: Option<String>,
+    /// The last event was handed on.
+    over: bool,
 }
+
+/// Another body of the same stream, if there is one, after so many tries.
+type Resuming = Pin<Box<dyn Future<Output = (u32, Option<ResponseBody>)> + Send>>;
 
 /// Says whether a large answer may be passed on without being looked at: the server is configured so, and nothing in the
 /// answer has to be rewritten for this client.
@@ -149,9 +162,15 @@ impl Call {
                 }))
             }
             Content::Unseen(answer) => self.pass(*answer),
-            // Boxed here, and not only as a stream, so that other calls do not carry its room.
             Content::Stream(reader) => {
-                Box::pin(Flow { call: self, reader, queue: VecDeque::new(), tries: 0, lost: None }.reply()).await
+                // Boxed here, and not only as a stream, so that other calls do not carry its room.
+                let mut flow = Box::pin(Flow::new(self, reader));
+                let first = std::future::poll_fn(|cx| flow.poll_event(cx)).await;
+                if let Event::Done(outcome) = first {
+                    return Reply::once(outcome);
+                }
+                flow.first = Some(first);
+                Reply::events(flow)
             }
         }
     }
@@ -226,7 +245,7 @@ impl Call {
         match &*notification.method {
             "notifications/progress" => self.progressed(notification),
             "notifications/message" if matches!(self.outgoing, Outgoing::Call(_)) => {
-                Some(Event::Log(notification.raw.clone()))
+                Some(Event::Log(LogMessage::of(notification)))
             }
             "notifications/cancelled" => {
                 self.peer.withdraw(notification);
@@ -256,98 +275,122 @@ impl Call {
 // === impl Flow ===
 
 impl Flow {
-    async fn reply(mut self) -> Reply {
-        let first = self.next().await;
-        if let Event::Done(outcome) = first {
-            return Reply::once(outcome);
-        }
-        self.queue.push_front(first);
-        let rest = stream::unfold(Some(Box::new(self)), |state| async move {
-            let mut flow = state?;
-            let event = flow.next().await;
-            let state = (!matches!(event, Event::Done(_))).then_some(flow);
-            Some((event, state))
-        });
-        Reply::events(Box::pin(rest))
+    const fn new(call: Call, reader: Box<EventReader>) -> Self {
+        Self { call, reader, first: None, queue: VecDeque::new(), resuming: None, tries: 0, over: false }
     }
 
-    async fn next(&mut self) -> Event {
+    /// Polls for the next event; the last is `Done`.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         loop {
             if let Some(event) = self.queue.pop_front() {
-                if matches!(event, Event::Done(_)) {
-                    self.call.finish();
-                }
-                return event;
+                return Poll::Ready(self.handed(event));
             }
-            if let Some(why) = self.lost.take() {
-                if let Err(reject) = Box::pin(self.resume(why)).await {
-                    self.queue.push_back(Event::Done(Err(reject)));
+            if let Some((why, resuming)) = &mut self.resuming {
+                let (tries, body) = ready!(resuming.as_mut().poll(cx));
+                let why = std::mem::take(why);
+                self.resuming = None;
+                self.tries = tries;
+                match body {
+                    Some(body) => self.reader.resume(body),
+                    None => return Poll::Ready(self.handed(Event::Done(Err(self.lost(why))))),
                 }
-                continue;
             }
-            match self.reader.next().await {
+            let (why, pauses) = match ready!(self.reader.poll_event(cx)) {
                 Ok(Some(event)) => {
                     self.tries = 0;
-                    if let Some(data) = event.data.as_ref().filter(|_| event.is_message()) {
-                        self.take(data);
+                    let data = event.data.as_ref().filter(|_| event.is_message());
+                    match data.and_then(|data| self.take(data)) {
+                        Some(event) => return Poll::Ready(self.handed(event)),
+                        None => continue,
                     }
                 }
-                Ok(None) => {
-                    self.lost = Some("the event stream ended".to_owned());
-                    if self.can_resume() {
-                        return Event::Paused;
-                    }
-                }
-                Err(super::reader::ReadError::Broken(why)) => self.lost = Some(why),
+                Ok(None) => ("the event stream ended".to_owned(), true),
+                Err(ReadError::Broken(why)) => (why, false),
                 Err(err) => {
                     let reject = self.call.peer.target().unreadable(&err);
-                    self.queue.push_back(Event::Done(Err(reject)));
+                    return Poll::Ready(self.handed(Event::Done(Err(reject))));
                 }
+            };
+            match self.resume() {
+                Some(resuming) => {
+                    self.resuming = Some((why, resuming));
+                    if pauses {
+                        return Poll::Ready(Event::Paused);
+                    }
+                }
+                None => return Poll::Ready(self.handed(Event::Done(Err(self.lost(why))))),
             }
         }
     }
 
-    /// Says whether the server lets us come back to its stream.
-    fn can_resume(&self) -> bool {
-        matches!(self.call.peer, Peer::Session(..)) && self.reader.place().last_id.is_some()
-    }
-
-    fn take(&mut self, data: &Bytes) {
-        match messages(data) {
-            Some(all) => {
-                for message in all {
-                    self.queue.extend(self.call.sort(message, false));
-                }
-            }
-            None => self.call.garbled = Some(snippet(data)),
+    fn handed(&mut self, event: Event) -> Event {
+        if matches!(event, Event::Done(_)) {
+            self.over = true;
+            self.call.finish();
+            self.reader.finish();
         }
+        event
     }
 
-    /// Connects again where the server said how; else says that the outcome is unknown.
-    async fn resume(&mut self, why: String) -> Result<(), Reject> {
-        if let (Peer::Session(link, session, _), Some(last_id)) = (&self.call.peer, self.reader.place().last_id.clone())
-        {
-            while self.tries < RESUMES_MAX {
-                self.tries += 1;
-                let wanted = self.reader.place().retry.unwrap_or_default().min(RETRY_MAX);
-                tokio::time::sleep(wanted.max(link.target().pauses.after(self.tries))).await;
-                let Ok(response) = link.get(session, Some(&last_id)).await else { continue };
+    /// Takes what one event of the stream carries; of a batch all but the first wait.
+    fn take(&mut self, data: &Bytes) -> Option<Event> {
+        let Some(all) = messages(data) else {
+            self.call.garbled = Some(snippet(data));
+            return None;
+        };
+        let mut first = None;
+        for message in all {
+            match (self.call.sort(message, false), &first) {
+                (Some(event), None) => first = Some(event),
+                (event, _) => self.queue.extend(event),
+            }
+        }
+        first
+    }
+
+    /// Connects again where the server said how.
+    fn resume(&self) -> Option<Resuming> {
+        let Peer::Session(link, session, _) = &self.call.peer else { return None };
+        let place = self.reader.place();
+        let last_id = place.last_id.clone()?;
+        let (link, session) = (Arc::clone(link), Arc::clone(session));
+        let wanted = place.retry.unwrap_or_default().min(RETRY_MAX);
+        let mut tries = self.tries;
+        Some(Box::pin(async move {
+            while tries < RESUMES_MAX {
+                tries += 1;
+                tokio::time::sleep(wanted.max(link.target().pauses.after(tries))).await;
+                let Ok(response) = link.get(&session, Some(&last_id)).await else { continue };
                 if response.status.is_server_error() {
                     continue;
                 }
-                let stream = is_event_stream(&response.headers);
-                if !response.status.is_success() || !stream {
-                    break;
-                }
-                self.reader.resume(response.body);
-                return Ok(());
+                let goes_on = response.status.is_success() && is_event_stream(&response.headers);
+                return (tries, goes_on.then_some(response.body));
             }
-        }
+            (tries, None)
+        }))
+    }
+
+    /// Says that the outcome is unknown.
+    fn lost(&self, why: String) -> Reject {
         let target = self.call.peer.target();
-        Err(match &self.call.garbled {
+        match &self.call.garbled {
             Some(garbled) => target.unknown_outcome(format!("{why}; among it: {garbled}")),
             None if self.call.foreign => target.foreign_id(),
             None => target.unknown_outcome(why),
-        })
+        }
+    }
+}
+
+impl Stream for Flow {
+    type Item = Event;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        let this = self.get_mut();
+        match this.first.take() {
+            Some(first) => Poll::Ready(Some(first)),
+            None if this.over => Poll::Ready(None),
+            None => this.poll_event(cx).map(Some),
+        }
     }
 }

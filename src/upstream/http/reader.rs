@@ -2,10 +2,14 @@
 //!
 //! Not for: what the events mean, or reconnecting.
 
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use crate::net::ResponseBody;
 use crate::wire::sse::{DecodeError, Decoder, Event, Limits};
+
+/// How many further pieces are read to find the end of a stream of which nothing more is wanted.
+const FINISH_READS: usize = 4;
 
 /// The events of one body.
 #[derive(Debug)]
@@ -58,6 +62,17 @@ impl EventReader {
         *self = Self { place: std::mem::take(&mut self.place), ..Self::new(body, limits) };
     }
 
+    /// Reads no more. Where the stream ends here, its connection can be used again: that end is nearly always there
+    /// already, with the last event or right behind it.
+    pub(super) fn finish(&mut self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..FINISH_READS {
+            if !matches!(self.body.poll_data(&mut cx), Poll::Ready(Ok(Some(_)))) {
+                return;
+            }
+        }
+    }
+
     /// Where to resume.
     pub(super) const fn place(&self) -> &Place {
         &self.place
@@ -68,6 +83,11 @@ impl EventReader {
     /// # Cancel safety
     /// Nothing is lost.
     pub(super) async fn next(&mut self) -> Result<Option<Event>, ReadError> {
+        std::future::poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    /// Polls for the next event, `None` at the end.
+    pub(super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Event>, ReadError>> {
         loop {
             if let Some(event) = self.decoder.next_event()? {
                 if let Some(id) = &event.id {
@@ -76,10 +96,10 @@ impl EventReader {
                 if let Some(retry) = event.retry_ms {
                     self.place.retry = Some(Duration::from_millis(retry));
                 }
-                return Ok(Some(event));
+                return Poll::Ready(Ok(Some(event)));
             }
-            match self.body.data().await.map_err(|err| ReadError::Broken(err.to_string()))? {
-                None => return Ok(None),
+            match ready!(self.body.poll_data(cx)).map_err(|err| ReadError::Broken(err.to_string()))? {
+                None => return Poll::Ready(Ok(None)),
                 Some(data) => {
                     self.read = self.read.saturating_add(data.len());
                     self.decoder.push(data)?;

@@ -14,8 +14,9 @@ use smallvec::{SmallVec, smallvec};
 use crate::exchange::{Reject, RejectKind, UpstreamCall};
 use crate::id::UpstreamName;
 use crate::net::{BodyError, Headers, HttpClient, Response, ResponseBody, SendError};
-use crate::wire::json;
-use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
+use crate::runtime::TURN_BYTES;
+use crate::wire::json::{self, Skim};
+use crate::wire::jsonrpc::{Decoded, Limits, Message, decode_skimmed};
 use crate::wire::sse;
 
 use super::reader::{EventReader, ReadError};
@@ -29,8 +30,6 @@ const ACCEPT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream")
 /// A smaller answer is looked at in any case: it costs nothing, and what asks for input is small.
 const UNSEEN_BYTES_MIN: u64 = 64 << 10;
 const SNIPPET_MAX: usize = 200;
-/// So large an answer is not read, looked at and written in one go: others get a turn in between.
-const YIELD_BYTES_MIN: usize = 256 << 10;
 
 /// One endpoint.
 #[derive(Debug)]
@@ -277,11 +276,17 @@ impl Target {
                 }
             }
         }
-        let raw = body.collect_after(begun, self.cap).await.map_err(unreadable)?;
-        if raw.len() >= YIELD_BYTES_MIN {
+        let mut skim = Skim::default();
+        let seen = |so_far: &[u8]| {
+            if json {
+                skim.look(so_far)
+            }
+        };
+        let raw = body.collect_after(begun, self.cap, seen).await.map_err(unreadable)?;
+        if raw.len() - skim.plain_bytes() >= TURN_BYTES {
             tokio::task::yield_now().await;
         }
-        let content = match json.then(|| messages(&raw)).flatten() {
+        let content = match json.then(|| messages_skimmed(&raw, &skim)).flatten() {
             Some(messages) => Content::Messages(messages),
             None => Content::Foreign(snippet(&raw)),
         };
@@ -349,7 +354,12 @@ impl Target {
 
 /// Reads a body as JSON-RPC; `None` if it is none.
 pub(super) fn messages(raw: &Bytes) -> Option<SmallVec<[Message; 1]>> {
-    match decode(raw, &Limits::UPSTREAM).ok()? {
+    messages_skimmed(raw, &Skim::default())
+}
+
+/// Reads a body of which `skim` has seen some already.
+fn messages_skimmed(raw: &Bytes, skim: &Skim) -> Option<SmallVec<[Message; 1]>> {
+    match decode_skimmed(raw, &Limits::UPSTREAM, skim).ok()? {
         Decoded::One(message) => Some(smallvec![message]),
         Decoded::Batch(all) => Some(all.into_iter().filter_map(Result::ok).collect()),
     }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::scan::{DEPTH_MAX, Fault, Key, ScanError, Scanner};
+use super::skim::Skim;
 
 /// Why a text cannot be looked into.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,13 +72,13 @@ pub fn nested(
     depth_max: usize,
     wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<(Outline, Option<Outline>), JsonError> {
-    let [outer, inner, _] = floors(text, depth_max, wanted, b"")?;
+    let [outer, inner, _] = floors(text, depth_max, wanted, b"", &Skim::default())?;
     Ok((outer.unwrap_or_default(), inner))
 }
 
 /// Reads the members of an object, those of its last member that is wanted and an object itself, and in that those of
-/// the member `third`, if its key is spelled without escapes and it is an object: three floors in one pass. The first is
-/// always there.
+/// the member `third`, if its key is spelled without escapes and it is an object: three floors in one pass, which passes
+/// over what `skim` has seen of the same text. The first is always there.
 ///
 /// # Errors
 /// As [`nested`].
@@ -86,11 +87,12 @@ pub fn floors(
     depth_max: usize,
     wanted: impl Fn(&[u8]) -> bool,
     third: &[u8],
+    skim: &Skim,
 ) -> Result<[Option<Outline>; 3], JsonError> {
     if u32::try_from(text.len()).is_err() {
         return Err(ScanError::Expected("less than 4 GiB", text.len()).into());
     }
-    let mut scanner = Scanner::new(text, depth_max);
+    let mut scanner = Scanner::new(text, depth_max).skimmed(skim);
     match read_floors(&mut scanner, text, wanted, third) {
         Ok(found) => found.ok_or(JsonError::Kind("object")),
         Err(Fault) => Err(scanner.error().into()),
@@ -443,6 +445,7 @@ impl<'a> Members<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Skim;
     use super::{JsonError, elements, floors, leading, members, nested};
 
     #[test]
@@ -502,7 +505,8 @@ mod tests {
     #[test]
     fn one_pass_reads_three_floors() {
         let third = |text: &str| {
-            let [_, inner, third] = floors(text.as_bytes(), 8, |key| key == b"params", b"_meta").unwrap();
+            let [_, inner, third] =
+                floors(text.as_bytes(), 8, |key| key == b"params", b"_meta", &Skim::default()).unwrap();
             (
                 inner.is_some(),
                 third
@@ -518,7 +522,8 @@ mod tests {
         assert_eq!(third(r#"{"params":{"\u005fmeta":{"k":7}}}"#), (true, None));
         assert_eq!(third(r#"{"params":[{"_meta":{"k":8}}]}"#), (false, None));
         let deep = br#"{"params":{"_meta":{"a":{"b":[]}}}}"#;
-        assert!(floors(deep, 5, |_| true, b"_meta").is_ok() && floors(deep, 4, |_| true, b"_meta").is_err());
+        let is_ok = |depth| floors(deep, depth, |_| true, b"_meta", &Skim::default()).is_ok();
+        assert!(is_ok(5) && !is_ok(4));
     }
 
     #[test]

@@ -6,11 +6,13 @@
 mod find;
 mod members;
 mod scan;
+mod skim;
 mod spelled;
 mod text;
 
 pub use find::{Member, Place, find};
 pub use members::{JsonError, Members, Outline, Raw, elements, floors, leading, members, nested};
 pub use scan::ScanError;
+pub use skim::Skim;
 pub use spelled::Spelled;
 pub use text::{quoted, text, text_of};

@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use super::skim::Skim;
+
 /// The deepest nesting that can be asked for.
 pub(super) const DEPTH_MAX: usize = 512;
 
@@ -44,6 +46,8 @@ pub(super) struct Scanner<'a> {
     marked: bool,
     /// A key that may carry a URI was read.
     uris: bool,
+    /// Parts of the text that are known to be plain, in order.
+    plain: &'a [Range<usize>],
     error: ScanError,
 }
 
@@ -71,8 +75,14 @@ impl<'a> Scanner<'a> {
             bits: 0,
             marked: false,
             uris: false,
+            plain: &[],
             error,
         }
+    }
+
+    /// Passes over the parts of the same text that were seen to be plain.
+    pub(super) fn skimmed(self, skim: &'a Skim) -> Self {
+        Self { plain: skim.parts(), ..self }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -322,13 +332,34 @@ impl<'a> Scanner<'a> {
             self.bits |= word;
             self.at += 8;
         }
-        let rest = text.get(self.at..).unwrap_or_default();
-        let end = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
-        let block = rest.get(..end).unwrap_or_default();
-        let (least, all) = extremes(block);
-        self.bits |= u64::from(all);
-        self.at += if least < b' ' { block.iter().position(|byte| *byte < b' ').unwrap_or(0) } else { end };
-        if least < b' ' { self.no_control() } else { Ok(()) }
+        loop {
+            let (next, behind) = self.next_plain();
+            let rest = text.get(self.at..next).unwrap_or_default();
+            let end = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+            let block = rest.get(..end).unwrap_or_default();
+            let (least, all) = extremes(block);
+            self.bits |= u64::from(all);
+            if least < b' ' {
+                self.at += block.iter().position(|byte| *byte < b' ').unwrap_or(0);
+                return self.no_control();
+            }
+            self.at += end;
+            if self.at < next || next == behind {
+                return Ok(());
+            }
+            self.at = behind;
+        }
+    }
+
+    /// Returns where the next part that is known to be plain begins and ends; at the end of the text if there is none.
+    fn next_plain(&mut self) -> (usize, usize) {
+        while let Some((first, rest)) = self.plain.split_first() {
+            if first.end > self.at {
+                return (first.start.max(self.at), first.end);
+            }
+            self.plain = rest;
+        }
+        (self.text.len(), self.text.len())
     }
 
     fn no_control(&mut self) -> Result<(), Fault> {
@@ -389,7 +420,7 @@ impl<'a> Scanner<'a> {
 }
 
 /// Returns the least of all bytes, and the union of their bits. Written so that the compiler makes vector instructions of it.
-fn extremes(block: &[u8]) -> (u8, u8) {
+pub(super) fn extremes(block: &[u8]) -> (u8, u8) {
     let (wide, rest) = block.as_chunks::<64>();
     let mut least = [u8::MAX; 64];
     let mut union = [0; 64];

@@ -8,7 +8,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::{Message, Notification, Params, Payload, Request, RequestId, Response};
-use crate::wire::json::{self, JsonError, Raw, ScanError};
+use crate::wire::json::{self, JsonError, Raw, ScanError, Skim};
 
 /// The bounds of one message.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +66,16 @@ pub enum DecodeErrorKind {
 /// # Errors
 /// [`DecodeError`] with the id where one could be read.
 pub fn decode(raw: &Bytes, limits: &Limits) -> Result<Decoded, DecodeError> {
+    decode_skimmed(raw, limits, &Skim::default())
+}
+
+/// Decodes a body of which `skim` has seen some already.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_skimmed(raw: &Bytes, limits: &Limits, skim: &Skim) -> Result<Decoded, DecodeError> {
     if first_byte(raw) != Some(b'[') {
-        return message(raw, limits.depth_max).map(Decoded::One);
+        return message(raw, limits.depth_max, skim).map(Decoded::One);
     }
     let elements = json::elements(raw).map_err(|err| malformed(&err))?;
     if elements.is_empty() || elements.len() > limits.batch_max {
@@ -75,7 +83,7 @@ pub fn decode(raw: &Bytes, limits: &Limits) -> Result<Decoded, DecodeError> {
     }
     // The array itself is one bracket of the depth.
     let depth_max = limits.depth_max.saturating_sub(1);
-    Ok(Decoded::Batch(elements.into_iter().map(|at| message(&raw.slice(at), depth_max)).collect()))
+    Ok(Decoded::Batch(elements.into_iter().map(|at| message(&raw.slice(at), depth_max, &Skim::default())).collect()))
 }
 
 fn first_byte(raw: &[u8]) -> Option<u8> {
@@ -90,9 +98,9 @@ fn malformed(err: &JsonError) -> DecodeErrorKind {
     }
 }
 
-fn message(raw: &Bytes, depth_max: usize) -> Result<Message, DecodeError> {
+fn message(raw: &Bytes, depth_max: usize, skim: &Skim) -> Result<Message, DecodeError> {
     let wanted = |key: &[u8]| matches!(key, b"params" | b"result" | b"error");
-    let [outer, inner, meta] = json::floors(raw, depth_max, wanted, b"_meta").map_err(|err| malformed(&err))?;
+    let [outer, inner, meta] = json::floors(raw, depth_max, wanted, b"_meta", skim).map_err(|err| malformed(&err))?;
     let outer = outer.unwrap_or_default();
     let id_of = |at: &Range<usize>| RequestId::from_raw(raw.slice(at.clone()));
     let [version, id_at, method, params, result, error] =

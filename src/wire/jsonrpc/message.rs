@@ -179,6 +179,12 @@ impl Params {
         Ok(members.find(keys)?.map(|place| place.map(moved)))
     }
 
+    /// Returns the members; places are counted from the beginning of the message.
+    #[must_use]
+    pub const fn outline(&self) -> &Outline {
+        &self.outline
+    }
+
     /// Returns where the params lie in the message.
     #[must_use]
     pub const fn place(&self) -> &Range<usize> {

@@ -8,7 +8,7 @@ mod error;
 mod line;
 mod message;
 
-pub use decode::{DecodeError, DecodeErrorKind, Decoded, Limits, decode};
+pub use decode::{DecodeError, DecodeErrorKind, Decoded, Limits, decode, decode_skimmed};
 pub use edit::Edits;
 pub use error::{ErrorCode, ErrorObject, code};
 pub use line::{HeadMembers, id_at, id_in_tail, one_line, trimmed};

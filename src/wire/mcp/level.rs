@@ -71,14 +71,6 @@ impl Level {
         let text = json::text_of(text)?;
         Self::ALL.into_iter().find(|level| level.as_str() == text)
     }
-
-    /// Reads the severity of a `notifications/message`.
-    #[must_use]
-    pub fn of_message(notification: &[u8]) -> Option<Self> {
-        let params = json::members(notification).ok()?.get("params").ok()??;
-        let level = json::members(params.get()).ok()?.get("level").ok()??;
-        Self::of_text(level.get())
-    }
 }
 
 #[cfg(test)]
@@ -96,8 +88,5 @@ mod tests {
         for bad in ["\"Info\"", "\"\"", "7", "null", "info", ""] {
             assert_eq!(Level::of_text(bad.as_bytes()), None, "{bad}");
         }
-        let message = br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":1}}"#;
-        assert_eq!(Level::of_message(message), Some(Level::Error));
-        assert_eq!(Level::of_message(b"{}"), None);
     }
 }

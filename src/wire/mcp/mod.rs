@@ -12,6 +12,7 @@ mod input;
 mod inventory;
 mod kind;
 mod level;
+mod log;
 mod meta;
 mod method;
 mod params;
@@ -28,6 +29,7 @@ pub use input::{InputKind, Unasked, is_url};
 pub use inventory::{Carrier, uris};
 pub use kind::{Kind, Kinds};
 pub use level::Level;
+pub use log::LogMessage;
 pub use meta::{
     CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, MetaError, PROGRESS_TOKEN_KEY, RESERVED_PREFIX, RequestMeta,
     SERVER_INFO_KEY, SUBSCRIPTION_ID_KEY, VERSION_KEY,

@@ -12,6 +12,7 @@
 //! - no input reaches a panic.
 
 use std::{
+    borrow::Cow,
     convert::Infallible,
     fmt, iter, mem,
     pin::{Pin, pin},
@@ -35,7 +36,7 @@ const DATA_PREFIX: &[u8] = b"data: ";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// The value of the last `event` line.
-    pub event: Option<String>,
+    pub event: Option<Cow<'static, str>>,
     /// The `data` lines joined with LF, valid UTF-8; `None` when the block has no such line.
     pub data: Option<Bytes>,
     /// The value of the last `id` line without a NUL; an empty id is one.
@@ -140,7 +141,7 @@ enum Unfinished {
 
 #[derive(Default)]
 struct Block {
-    event: Option<String>,
+    event: Option<Cow<'static, str>>,
     data: Data,
     id: Option<String>,
     retry_ms: Option<u64>,
@@ -407,7 +408,12 @@ impl Block {
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match name {
             b"data" => self.data.add(owner, value),
-            b"event" => self.event = Some(text("event", value)?.to_owned()),
+            b"event" => {
+                self.event = Some(match text("event", value)? {
+                    "message" => Cow::Borrowed("message"),
+                    other => Cow::Owned(other.to_owned()),
+                })
+            }
             b"id" if memchr(0, value).is_none() => self.id = Some(text("id", value)?.to_owned()),
             b"retry" => self.retry_ms = digits(value).or(self.retry_ms),
             _ => {}

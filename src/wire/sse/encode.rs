@@ -8,13 +8,14 @@
 //! and no id can end the event or add a field.
 
 use bytes::{Bytes, BytesMut};
-use memchr::memchr2;
+use memchr::{memchr2, memchr3};
 
 /// A comment that keeps a quiet stream open; readers skip it.
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 const ENDPOINT: &[u8] = b"event: endpoint\n";
 const MESSAGE: &[u8] = b"event: message\n";
+const ID: &[u8] = b"id: ";
 const DATA: &[u8] = b"data: ";
 const PLAIN_HEAD: &[u8] = b"event: message\ndata: ";
 /// What ends an event.
@@ -54,7 +55,7 @@ pub enum Frame {
 impl<'a> EventId<'a> {
     /// Takes `id` unless a reader would cut or ignore it.
     pub fn new(id: &'a str) -> Option<Self> {
-        (!id.contains(['\0', '\n', '\r'])).then_some(Self(id))
+        memchr3(b'\0', b'\n', b'\r', id.as_bytes()).is_none().then_some(Self(id))
     }
 
     /// Returns the id as text.
@@ -69,7 +70,7 @@ impl Head<'_> {
     fn append(self, name: &[u8], out: &mut BytesMut) {
         out.extend_from_slice(name);
         if let Some(id) = self.id {
-            out.extend_from_slice(b"id: ");
+            out.extend_from_slice(ID);
             out.extend_from_slice(id.0.as_bytes());
             out.extend_from_slice(b"\n");
         }
@@ -81,11 +82,17 @@ impl Head<'_> {
     }
 }
 
+/// Returns how many bytes a message event has whose payload has no line end; an `id` of 0 bytes is none.
+pub const fn room(payload: usize, id: usize) -> usize {
+    PLAIN_HEAD.len() + payload + END.len() + if id == 0 { 0 } else { ID.len() + id + 1 }
+}
+
 /// Appends one message event to `out`; the payload is the parts one after the other, each cut anywhere.
 ///
 /// Without parts, or with empty ones, the event has empty data: one that only primes the client with an id.
 pub fn encode_message<P: AsRef<[u8]>>(head: Head<'_>, data_parts: &[P], out: &mut BytesMut) {
-    out.reserve(PLAIN_HEAD.len() + data_parts.iter().map(|part| part.as_ref().len()).sum::<usize>() + END.len());
+    let id = head.id.map_or(0, |id| id.0.len());
+    out.reserve(room(data_parts.iter().map(|part| part.as_ref().len()).sum(), id));
     head.append(MESSAGE, out);
     append_data(data_parts, out);
 }

@@ -16,6 +16,6 @@ mod tests;
 
 pub use decode::{DecodeError, Decoder, Event, Limits};
 pub use encode::{
-    END, EventId, Frame, Head, KEEP_ALIVE, begin_message, encode_endpoint, encode_message, frame_message, message,
+    END, EventId, Frame, Head, KEEP_ALIVE, begin_message, encode_endpoint, encode_message, frame_message, message, room,
 };
 pub use skip::Ends;

@@ -42,7 +42,7 @@ fn retry(retry_ms: u64) -> Event {
 }
 
 fn named(name: &str) -> Event {
-    Event { event: Some(name.to_owned()), ..blank() }
+    Event { event: Some(name.to_owned().into()), ..blank() }
 }
 
 /// The blocks of a stream, and the error that ended it, if one did.
@@ -191,7 +191,7 @@ fn invalid_utf8_is_an_error_where_it_would_be_shown() {
 #[test]
 fn the_last_line_of_a_field_wins_and_bad_ones_change_nothing() {
     let block = b"event: x\nevent\nid: 1\nid: 2\nid: 3\0\nretry: 5\nretry: 99999999999999999999999\nretry:\n\n";
-    let expected = Event { event: Some(String::new()), id: Some("2".to_owned()), retry_ms: Some(5), ..blank() };
+    let expected = Event { event: Some("".into()), id: Some("2".to_owned()), retry_ms: Some(5), ..blank() };
     assert_eq!(events(&[block]), [expected]);
 }
 
@@ -217,7 +217,7 @@ fn field_case_line_ends_are_read_alike() {
 fn field_case_pretty_printed_reply_cut_anywhere() {
     assert_eq!(REPLY.lines().count(), 12);
     let stream = format!("event: message\ndata: {}\n\n", REPLY.replace('\n', "\ndata: "));
-    let expected = [Event { event: Some("message".to_owned()), ..data(REPLY) }];
+    let expected = [Event { event: Some("message".into()), ..data(REPLY) }];
     for place in 0..=stream.len() {
         let (head, tail) = stream.as_bytes().split_at(place);
         assert_eq!(events(&[head, tail]), expected, "cut at {place}");
@@ -482,7 +482,13 @@ fn oracle(chunks: &[&[u8]]) -> Vec<Event> {
     let mut events = Vec::new();
     while let Poll::Ready(Some(block)) = blocks.as_mut().poll_next(&mut context) {
         let sse_stream::Sse { event, data, id, retry } = block.unwrap();
-        events.push(Event { event, data: data.map(Bytes::from), id, retry_ms: retry, ..blank() });
+        events.push(Event {
+            event: event.map(Into::into),
+            data: data.map(Bytes::from),
+            id,
+            retry_ms: retry,
+            ..blank()
+        });
     }
     events
 }

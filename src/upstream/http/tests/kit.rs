@@ -175,7 +175,8 @@ pub(super) async fn drain(reply: Reply) -> (Vec<String>, Outcome) {
                         assert!(events.next().await.is_none(), "something follows the outcome");
                         return (seen, outcome);
                     }
-                    Event::Log(raw) | Event::Progress(raw) => seen.push(String::from_utf8(raw.to_vec()).unwrap()),
+                    Event::Log(message) => seen.push(String::from_utf8(message.raw().to_vec()).unwrap()),
+                    Event::Progress(raw) => seen.push(String::from_utf8(raw.to_vec()).unwrap()),
                     Event::Paused => seen.push("paused".to_owned()),
                     Event::Ask(_) | Event::Changed(_) | Event::Said(_) | Event::Watch(_) => panic!("not of this layer"),
                 }
