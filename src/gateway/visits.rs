@@ -65,7 +65,7 @@ pub(super) async fn asked(
 
 /// Refuses a call whose client was asked for a visit and did not go: its server would ask again.
 pub(super) fn check(server: &UpstreamName, call: &ServerCall) -> Result<(), Reject> {
-    if !call.params.is_retry || !visited(call).declined {
+    if !visited(call).declined {
         return Ok(());
     }
     let words = format!("server '{server}' wants a URL visited first, and the client did not");
@@ -73,7 +73,7 @@ pub(super) fn check(server: &UpstreamName, call: &ServerCall) -> Result<(), Reje
 }
 
 fn visited(call: &ServerCall) -> Visited {
-    if !call.params.is_retry {
+    if call.params.responses_at.is_none() {
         return Visited::default();
     }
     let params: Bytes = call.request.params.as_deref().map(Params::text).unwrap_or_default();

@@ -43,7 +43,7 @@ pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, ho
     if let (Some(at), None) = (&params.arguments_at, &params.arguments) {
         edits.replace(at.clone(), Bytes::from_static(b"{}"));
     }
-    if params.is_retry {
+    if params.request_state_at.is_some() || params.responses_at.is_some() {
         lower_retry(&mut edits, request, params, hop);
     }
     if let Some(rebuilt) = rebuilt_meta(meta, hop) {
