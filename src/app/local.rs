@@ -91,6 +91,12 @@ impl Local {
         self.targets.get(server).map(|server| server.status())
     }
 
+    /// Names a server's transport as it is spoken; `None` if it was not needed.
+    #[must_use]
+    pub fn transport(&self, server: &UpstreamName) -> Option<&'static str> {
+        self.targets.get(server).map(|server| server.transport())
+    }
+
     /// Lists what a caller sees of a kind; nothing where no server has any.
     ///
     /// # Errors

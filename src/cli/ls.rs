@@ -85,6 +85,7 @@ async fn servers(ls: &Ls, opened: &Opened) -> Result<Exit, Trouble> {
 #[derive(Debug)]
 struct Row<'p> {
     place: &'p ServerPlace,
+    transport: &'static str,
     state: &'static str,
     cause: Option<String>,
     tools: Option<usize>,
@@ -101,21 +102,22 @@ impl<'p> Row<'p> {
             (ServerUse::Usable, Some(Phase::Down(cause))) => ("down", Some(strip(place, &cause).to_owned())),
             (ServerUse::Usable, Some(Phase::Starting) | None) => ("starting", None),
         };
-        Self { place, state, cause, tools }
+        let transport = local.transport(&place.name).unwrap_or(place.transport);
+        Self { place, transport, state, cause, tools }
     }
 
     fn cells(&self) -> [String; 6] {
         let tools = self.tools.map(|tools| tools.to_string()).unwrap_or_default();
         let cause = self.cause.as_deref().map(line).unwrap_or_default();
-        let Self { place, state, .. } = self;
+        let Self { place, transport, state, .. } = self;
         let name = place.name.to_string();
-        [name, place.transport.to_owned(), (*state).to_owned(), tools, cause, place.at.to_string()]
+        [name, (*transport).to_owned(), (*state).to_owned(), tools, cause, place.at.to_string()]
     }
 
     fn json(&self) -> Value {
         json!({
             "server": self.place.name.as_str(),
-            "transport": self.place.transport,
+            "transport": self.transport,
             "state": self.state,
             "cause": self.cause,
             "tools": self.tools,

@@ -112,8 +112,8 @@ impl Parts {
         }
         let http = match self.kind.as_deref().map(|kind| kind.to_ascii_lowercase().replace(['-', '_'], "")).as_deref() {
             Some("stdio" | "local") => false,
-            Some("http" | "streamablehttp" | "remote") => true,
-            Some("sse") => return How::Not("its transport is sse, which this version does not support".to_owned()),
+            // Which of both HTTP transports it is, the gateway finds out.
+            Some("http" | "streamablehttp" | "remote" | "sse") => true,
             Some(_) => return How::Not("its type is none of stdio, http, sse".to_owned()),
             None => match (&self.command, &self.url) {
                 (Some(_), Some(_)) => return How::Not("it has both a command and a url".to_owned()),

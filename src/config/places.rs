@@ -40,7 +40,7 @@ pub struct ServerPlace {
     pub name: UpstreamName,
     /// Where its name stands.
     pub at: Spot,
-    /// `stdio` or `http`.
+    /// `stdio`, `http` or `sse`.
     pub transport: &'static str,
     /// Whether it can be connected to.
     pub usage: ServerUse,

@@ -249,7 +249,7 @@ pub(super) fn server() -> Rows {
             "idle_stop_secs",
             604_800,
             ServerSettings::IDLE_STOP.as_secs(),
-            "How long a process may be unused until it is stopped; 0: never.",
+            "How long a process, or a session of HTTP+SSE, may be unused until it is ended; 0: never.",
         ),
         ("inherit_env", texts("Names of variables that pass from the gateway to the program.")),
         ("inspect", choice(&["off", "on"], Some("on"), "off: large answers are passed on as they come, unseen.")),
@@ -286,7 +286,14 @@ pub(super) fn server() -> Rows {
         ("tls_ca_cert_path", text("Authorities in PEM form that are trusted beside the machine's; then https alone.")),
         secs("tool_max_secs", 86_400, 600, "The longest time of one call, however much progress it reports."),
         secs("tool_timeout_secs", 600, 60, "The time of one call without progress."),
-        ("transport", choice(&["http", "stdio"], None, "By default stdio with a command, http with a url.")),
+        (
+            "transport",
+            choice(
+                &["http", "sse", "stdio"],
+                None,
+                "By default stdio with a command, http with a url; http finds out whether it is sse, HTTP+SSE of 2024-11-05.",
+            ),
+        ),
         (
             "url",
             text("The endpoint, as https://HOST/PATH or http://HOST:PORT/PATH; may hold ${env:NAME} or ${file:PATH}."),

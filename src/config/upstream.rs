@@ -14,7 +14,7 @@ use crate::limit::Own;
 use crate::net::{Reach, check_ca_file};
 use crate::policy::{BlobMode, CapRules, EmptyAllow};
 use crate::secret::Secret;
-use crate::upstream::{EraChoice, Isolation, OnDown, ServerSettings, Transport};
+use crate::upstream::{EraChoice, HttpKind, Isolation, OnDown, ServerSettings, Transport};
 use crate::wire::mcp::{Era, ProtocolVersion};
 
 use super::caps;
@@ -50,8 +50,7 @@ const RESERVED_HEADERS: [&str; 19] = [
 const DISABLED_HOST: &str = "disabled.invalid";
 const DISABLED_URL: &str = "http://disabled.invalid/";
 /// What has a meaning for a program alone.
-const PROCESS_KEYS: &[&str] =
-    &["command", "args", "env", "inherit_env", "cwd", "max_processes", "idle_stop_secs", "show_stderr"];
+const PROCESS_KEYS: &[&str] = &["command", "args", "env", "inherit_env", "cwd", "max_processes", "show_stderr"];
 const DAY: RangeInclusive<u64> = 1..=86_400;
 
 /// The servers of the file.
@@ -207,9 +206,10 @@ pub(super) fn servers(section: Option<&Table<'_>>, live: bool, expander: &Expand
             servers.blobs.insert(name.clone(), blobs);
         }
         servers.limits.extend(limits::of_server(&table).map(|own| (name.clone(), own)));
-        let kind = match settings.transport {
-            Transport::Http { .. } => "http",
-            Transport::Stdio { .. } => "stdio",
+        let kind = match (&settings.transport, settings.http) {
+            (Transport::Http { .. }, HttpKind::Auto) => "http",
+            (Transport::Http { .. }, HttpKind::Sse) => "sse",
+            (Transport::Stdio { .. }, _) => "stdio",
         };
         let usage = match entry.missing {
             _ if !usable => continue,
@@ -265,6 +265,9 @@ impl Entry<'_> {
         let private = table.get("allow_private_redirects").and_then(|value| value.flag()).unwrap_or(false);
         settings.redirects = if private { Reach::Any } else { Reach::Public };
         settings.era = era(table);
+        if matches!(settings.transport, Transport::Http { .. }) {
+            settings.http = http_kind(table, settings.era);
+        }
         if let Some(value) = table.get("inspect") {
             settings.inspect = value.choice(&[("off", false), ("on", true)]).unwrap_or(true);
             if !settings.inspect {
@@ -292,13 +295,7 @@ impl Entry<'_> {
     fn transport(&mut self, table: &Table<'_>) -> Option<Transport> {
         let (command, url) = (table.get("command"), table.get("url"));
         let http = match table.get("transport") {
-            Some(value) => match value.text()? {
-                "sse" => {
-                    value.error_of(Code::Later, "\"sse\" is not supported in this version", None);
-                    return None;
-                }
-                _ => value.choice(&[("http", true), ("stdio", false)])?,
-            },
+            Some(value) => value.choice(&[("http", true), ("sse", true), ("stdio", false)])?,
             None => match (&command, &url) {
                 (Some(_), Some(_)) => {
                     table.error(format!("server '{}' has both command and url: keep one", self.name));
@@ -313,7 +310,9 @@ impl Entry<'_> {
         };
         let foreign: &[&str] = if http { PROCESS_KEYS } else { &["url", "headers"] };
         for key in foreign.iter().filter(|key| table.get(key).is_some()) {
-            table.key_error(key, format!("has no meaning for transport \"{}\"", if http { "http" } else { "stdio" }));
+            let named = table.get("transport").and_then(|value| value.text());
+            let transport = named.unwrap_or(if http { "http" } else { "stdio" });
+            table.key_error(key, format!("has no meaning for transport \"{transport}\""));
         }
         match (http, command, url) {
             (true, _, Some(url)) => self.http(table, &url),
@@ -508,6 +507,18 @@ fn era(table: &Table<'_>) -> EraChoice {
         value.error("contradicts era");
     }
     implied
+}
+
+/// Which transport a server with a URL speaks; HTTP+SSE has the older era alone.
+fn http_kind(table: &Table<'_>, era: EraChoice) -> HttpKind {
+    if table.get("transport").and_then(|value| value.text()) != Some("sse") {
+        return HttpKind::Auto;
+    }
+    let key = ["protocol", "era"].into_iter().find(|key| table.get(key).is_some());
+    if let (EraChoice::Stateless, Some(key)) = (era, key) {
+        table.key_error(key, "contradicts transport \"sse\", which has revisions up to 2025-11-25 alone");
+    }
+    HttpKind::Sse
 }
 
 /// Reads an endpoint.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use crate::runtime::Tasks;
 use crate::wire::json as members;
@@ -23,6 +23,8 @@ pub(crate) enum Step {
     Endless(Vec<u8>),
     /// Waits for a permit.
     Wait(Arc<Notify>),
+    /// Writes what others say, until they end or the peer is gone.
+    Relay(Arc<tokio::sync::Mutex<mpsc::Receiver<Vec<u8>>>>),
     /// Waits until the peer is gone.
     Hang,
     /// Closes the connection in order.
@@ -174,6 +176,23 @@ async fn serve(
                 Step::Endless(bytes) => {
                     while write(&mut stream, &bytes, written).await {}
                     gone.fetch_add(1, Ordering::SeqCst);
+                    false
+                }
+                Step::Relay(said) => {
+                    let mut said = said.lock().await;
+                    let mut rest = [0; 1024];
+                    loop {
+                        tokio::select! {
+                            text = said.recv() => match text {
+                                Some(text) => if !write(&mut stream, &text, written).await { break },
+                                None => break,
+                            },
+                            read = stream.read(&mut rest) => if read.is_ok_and(|count| count > 0) { continue } else {
+                                gone.fetch_add(1, Ordering::SeqCst);
+                                break;
+                            },
+                        }
+                    }
                     false
                 }
                 Step::Hang => {

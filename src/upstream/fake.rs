@@ -150,6 +150,10 @@ impl Link for Fake {
         Era::Legacy
     }
 
+    fn is_channel(&self) -> bool {
+        true
+    }
+
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
         let result = match &outgoing {
             Outgoing::Call(call) => {

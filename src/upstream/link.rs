@@ -91,6 +91,10 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
     /// Returns the era spoken on it.
     fn era(&self) -> Era;
 
+    /// Says whether it is one channel for all requests, held open while nobody calls: then nothing says which request a
+    /// question of the server belongs to, and its end is the end of all of them.
+    fn is_channel(&self) -> bool;
+
     /// Sends a request. The reply is known when the first event or the answer has arrived; dropping it, or the future,
     /// cancels the request on this hop's own way: stdio and legacy HTTP by `notifications/cancelled`, stateless HTTP by
     /// closing the response. Exactly one answer, also when the connection dies. A [`Reply`] of this layer carries

@@ -36,6 +36,10 @@ impl std::fmt::Debug for Pages {
 }
 
 impl Link for Pages {
+    fn is_channel(&self) -> bool {
+        true
+    }
+
     fn era(&self) -> Era {
         Era::Legacy
     }

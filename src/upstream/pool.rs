@@ -27,6 +27,9 @@ use super::server::Server;
 /// How many different sets of features have connections of one server for one holder; the holder's clients with another
 /// one are not asked anything. Nobody uses up what another may be asked.
 const CLASSES_MAX: usize = 4;
+/// How many sessions of HTTP+SSE one holder has with a server at once, each for one call that may be asked back; the next
+/// call waits.
+const CHANNELS_MAX: usize = 16;
 /// How many starts of one server go on at once that calls wait for.
 const STARTS_MAX: usize = 4;
 
@@ -398,6 +401,9 @@ impl Server {
         if let Some(member) = shelf.free() {
             return Ok(Found::Held(member.hold(&call.owner.key)));
         }
+        if self.is_http() && shelf.members.len() >= CHANNELS_MAX {
+            return Ok(Found::Soon);
+        }
         // A start whose task is gone will never end.
         shelf.start.take_if(|start| start.has_changed().is_err());
         if let Some(start) = &shelf.start {
@@ -514,13 +520,14 @@ impl Server {
     /// Stops what nobody has used for so long, and forgets what is over [TRN-4].
     pub(super) fn sweep(&self, now: Moment) {
         let mut stock = self.pool.stock();
-        let limit = self.settings().idle_stop.filter(|_| !self.is_http());
+        let limit = self.settings().idle_stop;
         // Subscriptions stand on the connection of the list.
         let watched = !self.watches.is_empty();
         let mut idle = Vec::new();
         for shelf in stock.shelves.values_mut() {
             let stops = |member: &mut Arc<Member>| {
-                let idle = limit.is_some_and(|limit| member.is_idle(now, limit));
+                // What is held open costs something while nobody calls; else there is nothing to stop.
+                let idle = member.link.is_channel() && limit.is_some_and(|limit| member.is_idle(now, limit));
                 idle && !(watched && self.is_catalog(&member.link))
             };
             idle.extend(shelf.members.extract_if(.., stops).map(|member| member.retire()));
@@ -552,9 +559,8 @@ impl Server {
             return false;
         }
         let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(link) = catalog.filter(|link| !link.closed().is_cancelled() && !stock.owns(link)) else {
-            return false;
-        };
+        let rests = |link: &Arc<dyn Link>| link.is_channel() && !link.closed().is_cancelled() && !stock.owns(link);
+        let Some(link) = catalog.filter(rests) else { return false };
         stock.unowned = None;
         self.pool.lay_down();
         link.close();

@@ -24,6 +24,10 @@ use crate::upstream::{Isolation, ServerSettings, Transport};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, RequestId, Response, decode};
 use crate::wire::mcp::{CallParams, Capabilities, Era, Features, Kinds, Method, ProtocolVersion, RequestMeta};
 
+#[cfg(test)]
+#[path = "pool_channel_tests.rs"]
+mod channels;
+
 const ELICITS: &str = r#"{"elicitation":{}}"#;
 /// Everything that a list is read with.
 const ASKABLE: &str = r#"{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true},"sampling":{"tools":{}}}"#;
@@ -95,6 +99,10 @@ impl Wire {
 impl Link for Wire {
     fn era(&self) -> Era {
         Era::Legacy
+    }
+
+    fn is_channel(&self) -> bool {
+        true
     }
 
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {

@@ -28,7 +28,7 @@ use super::place::Places;
 use super::pool::Pool;
 use super::visits;
 use super::watches::Watches;
-use super::{ServerSettings, Transport};
+use super::{HttpKind, ServerSettings, Transport};
 
 /// Where a server stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,6 +138,20 @@ impl Server {
     #[must_use]
     pub fn is_http(&self) -> bool {
         matches!(self.settings.transport, Transport::Http { .. })
+    }
+
+    /// Names the transport: `stdio`, `http`, or `sse` where it is configured or was found out.
+    #[must_use]
+    pub fn transport(&self) -> &'static str {
+        let found = || {
+            let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
+            catalog.as_ref().is_some_and(|link| link.is_channel())
+        };
+        match self.settings.transport {
+            Transport::Stdio { .. } => "stdio",
+            Transport::Http { .. } if self.settings.http == HttpKind::Sse || found() => "sse",
+            Transport::Http { .. } => "http",
+        }
     }
 
     /// Returns what is known of it now.

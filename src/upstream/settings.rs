@@ -19,6 +19,8 @@ pub struct ServerSettings {
     pub transport: Transport,
     /// Which era to speak.
     pub era: EraChoice,
+    /// Which transport a server with a URL speaks.
+    pub http: HttpKind,
     /// The bound of one JSON-RPC response: an HTTP body, an SSE event, a stdio line [LIM-1].
     pub max_response_bytes: usize,
     /// The time of one call until it is cancelled [LIM-4].
@@ -41,7 +43,7 @@ pub struct ServerSettings {
     pub isolation: Option<Isolation>,
     /// The most processes of this server at once [TRN-4].
     pub max_processes: usize,
-    /// How long a process may be unused until it is stopped; `None`: for ever [TRN-4].
+    /// How long a process, or a session of HTTP+SSE, may be unused until it is ended; `None`: for ever [TRN-4].
     pub idle_stop: Option<Duration>,
     /// Whether a principal may read the last lines of a process's stderr in an error [TRN-4].
     pub show_stderr: bool,
@@ -54,7 +56,7 @@ pub struct ServerSettings {
 /// How a server is reached.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Transport {
-    /// A Streamable HTTP server.
+    /// A server with a URL: of Streamable HTTP, or of HTTP+SSE.
     Http {
         /// Its endpoint; it may hold a secret, so it is never logged.
         url: Secret<String>,
@@ -76,6 +78,16 @@ pub enum Transport {
         /// Its working folder.
         cwd: Option<PathBuf>,
     },
+}
+
+/// Which transport a server with a URL speaks [TRN-1].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HttpKind {
+    /// Found out: Streamable HTTP, or else HTTP+SSE.
+    #[default]
+    Auto,
+    /// HTTP+SSE of 2024-11-05.
+    Sse,
 }
 
 /// Which era a server is spoken to in.
@@ -159,6 +171,7 @@ impl ServerSettings {
             name,
             transport,
             era: EraChoice::Auto,
+            http: HttpKind::Auto,
             max_response_bytes: Self::MAX_RESPONSE_BYTES,
             tool_timeout: Duration::from_secs(60),
             tool_max: Duration::from_secs(600),

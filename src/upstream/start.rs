@@ -139,7 +139,8 @@ impl Server {
 
     /// Puts a connection in its place, where somebody may still have it.
     fn stand(self: &Arc<Self>, key: &Key, started: Started, owner: Owner) -> Result<(), StartError> {
-        let alone = self.is_alone(key);
+        // A channel does not say which call a question of the server belongs to, so that there is one call at a time.
+        let alone = started.link.is_channel() && key.era == Era::Legacy && key.features.may_be_asked();
         let member = Member::new(Arc::clone(&started.link), alone, self.clock.now(), &self.pool.places);
         let mut stock = self.pool.stock();
         if !stock.start_over(key) || self.stopping.is_cancelled() {
@@ -213,7 +214,7 @@ impl Server {
             link.close();
             Arc::clone(&link).ended().await;
             let now = server.clock.now();
-            let soon = !server.is_http() && !member.is_retired() && now.since(member.born) < STABLE;
+            let soon = link.is_channel() && !member.is_retired() && now.since(member.born) < STABLE;
             let words = soon.then(|| link.last_words().unwrap_or_default());
             server.pool.stock().ended(&key, &member, words, now);
             server.pool.places.freed.notify_waiters();

@@ -47,7 +47,7 @@ impl Server {
         // What one principal does to its child must not be everybody's list from here on.
         drop(self.pool.stock().unowned.take());
         let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if !self.is_http() && catalog.is_some_and(|link| self.is_somebodys(&link)) {
+        if catalog.is_some_and(|link| link.is_channel() && self.is_somebodys(&link)) {
             self.apart.notify_one();
         }
     }

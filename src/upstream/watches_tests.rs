@@ -145,6 +145,10 @@ impl Scripted {
 }
 
 impl Link for Scripted {
+    fn is_channel(&self) -> bool {
+        true
+    }
+
     fn era(&self) -> Era {
         self.era
     }

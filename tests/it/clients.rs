@@ -526,6 +526,7 @@ async fn an_interrupt_ends_what_was_started() {
     until("the server is started", || pid().is_some()).await;
     kill_process(Pid::from_raw(i32::try_from(import.id().unwrap()).unwrap()).unwrap(), Signal::INT).unwrap();
     assert_eq!(within_deadline("its end", import.wait()).await.unwrap().code(), Some(1));
-    assert!(test_kill_process(pid().unwrap()).is_err(), "the server has outlived the import");
+    // Interrupted between a child's start and its taking over, the import leaves its end to the guardian.
+    until("the server is gone too", || test_kill_process(pid().unwrap()).is_err()).await;
     assert!(!home.path("portcullis.toml").exists());
 }

@@ -10,7 +10,9 @@ use tokio::net::TcpStream;
 
 use crate::support::{Answer, Client, ERAS, Era, Framing, Hostile, Siege, Step, lives, raw, until, within_deadline};
 
-const ALL: [Framing; 3] = [Framing::Line, Framing::Json, Framing::Sse];
+const ALL: [Framing; 4] = [Framing::Line, Framing::Json, Framing::Sse, Framing::Events];
+/// Those on which more than an answer may come.
+const TALKATIVE: [Framing; 3] = [Framing::Line, Framing::Sse, Framing::Events];
 /// A small cap, so that what is not bounded by it is seen.
 const SMALL: &str = "max_response_bytes = 262144\n";
 /// What a debug build of the gateway may hold in a siege with the small cap, in MiB.
@@ -106,9 +108,11 @@ async fn an_endless_stream_ends_at_four_times_the_cap() {
 /// [LIM-4] A server that goes on saying nothing: blanks and noise without an end, and silence. The call ends in its time.
 #[tokio::test]
 async fn endless_nothing_ends_in_its_time() {
-    let siege =
-        Siege::begin(&[Framing::Line, Framing::Json], &format!("{SMALL}tool_timeout_secs = 2\ntool_max_secs = 2"))
-            .await;
+    let siege = Siege::begin(
+        &[Framing::Line, Framing::Json, Framing::Events],
+        &format!("{SMALL}tool_timeout_secs = 2\ntool_max_secs = 2"),
+    )
+    .await;
     for (how, text) in [("blanks", " \n"), ("noise", "noise\n"), ("silence", "")] {
         let steps = |framing: Framing| {
             let step = if text.is_empty() { Step::Hold } else { Step::Forever(text.to_owned()) };
@@ -131,7 +135,7 @@ async fn endless_nothing_ends_in_its_time() {
 /// answer comes.
 #[tokio::test]
 async fn floods_of_notifications_pass() {
-    let siege = Siege::begin(&[Framing::Line, Framing::Sse], "").await;
+    let siege = Siege::begin(&TALKATIVE, "").await;
     for (how, text) in [
         ("progress", notification("progress", r#""progressToken":@TOKEN@,"progress":@N@"#)),
         ("foreign", notification("progress", r#""progressToken":"nobody's @N@","progress":@N@"#)),
@@ -150,7 +154,7 @@ async fn floods_of_notifications_pass() {
 /// [TRN-10] Answers to ids that were never asked, of every shape, reach nobody; the call's own answer does.
 #[tokio::test]
 async fn answers_to_nothing_that_was_asked_reach_nobody() {
-    let siege = Siege::begin(&[Framing::Line, Framing::Sse], "").await;
+    let siege = Siege::begin(&TALKATIVE, "").await;
     for (how, id) in [
         ("numbers", "100000@N@"),
         ("strings", r#""@N@""#),
@@ -165,7 +169,7 @@ async fn answers_to_nothing_that_was_asked_reach_nobody() {
         let steps = |framing: Framing| then_good(framing, vec![Step::Number(framing.message(&stray), 5_000)]);
         for (answer, bad) in each(&siege, how, steps).await.iter().zip(&siege.bad) {
             assert!(!answer.text().contains("stray"), "{} {how}: {:?}", bad.name, answer.text());
-            // On a stream of its own a server may be broken off for it; on a pipe the answer still comes.
+            // On a stream of its own a server may be broken off for it; on a shared one the answer still comes.
             assert!(answer.is_result() || bad.framing == Framing::Sse, "{} {how}: {:?}", bad.name, answer.text());
         }
     }
@@ -175,7 +179,7 @@ async fn answers_to_nothing_that_was_asked_reach_nobody() {
 /// An answer that comes twice is one: the second reaches neither this call nor the next.
 #[tokio::test]
 async fn an_answer_that_comes_twice_is_one() {
-    let siege = Siege::begin(&[Framing::Line, Framing::Sse], "").await;
+    let siege = Siege::begin(&TALKATIVE, "").await;
     let second =
         r#"{"jsonrpc":"2.0","id":@ID@,"result":{"resultType":"complete","content":[{"type":"text","text":"second"}]}}"#;
     let error = r#"{"jsonrpc":"2.0","id":@ID@,"error":{"code":-32603,"message":"second"}}"#;
@@ -205,14 +209,14 @@ async fn a_depth_bomb_is_refused() {
         let unclosed = format!(r#"{{"jsonrpc":"2.0","id":@ID@,"result":{{"x":{}"#, open.repeat(depth));
         for (how, text) in [(how.to_owned(), text), (format!("unclosed {how}"), unclosed)] {
             for bad in &siege.bad {
-                // On a pipe, what cannot be read and names nobody is noise.
-                let good = if bad.framing == Framing::Line { "@GOOD@\n" } else { "" };
+                // On what requests share, what cannot be read and names nobody is noise.
+                let good = if bad.framing.is_shared() { bad.framing.message("@GOOD@") } else { String::new() };
                 bad.meets(
                     &how,
                     vec![Step::say(bad.framing.begin()), Step::Say(bad.framing.message(&text)), Step::say(good)],
                 );
                 let answer = siege.call(bad, &how).await;
-                assert!(bad.framing == Framing::Line || !answer.is_result(), "{} {how}: {answer:.500?}", bad.name);
+                assert!(bad.framing.is_shared() || !answer.is_result(), "{} {how}: {answer:.500?}", bad.name);
                 siege.recovers(bad).await;
             }
         }
@@ -376,6 +380,33 @@ async fn death_at_every_byte_is_one_answer() {
         }
         // With all of it there is an answer.
         assert!(failed < 250, "{}", bad.name);
+    }
+    siege.end(LITTLE).await;
+}
+
+/// [TRN-7] A stream that requests share dies in the middle of an answer: each of them has one answer, which names the server,
+/// and none is asked again (FC-TMO-03).
+#[tokio::test]
+async fn death_of_a_shared_stream_is_one_answer_to_each() {
+    let siege = Siege::begin(&[Framing::Events], "").await;
+    for bad in &siege.bad {
+        bad.meets("silent", Vec::new());
+        let mut calls = bad.calls();
+        for place in [0, 6, 40, 78] {
+            bad.meets("cut", vec![Step::Cut(place)]);
+            let dying = async {
+                until("the other call", || bad.calls() > calls).await;
+                siege.call(bad, "cut").await
+            };
+            let (silent, cut) = futures_util::future::join(siege.call(bad, "silent"), dying).await;
+            for answer in [silent, cut] {
+                let words = raw(answer.text(), "error.message").unwrap_or_else(|| panic!("{answer:?}"));
+                assert!(words.contains(&bad.name) && words.contains("event stream"), "{words}");
+            }
+            assert_eq!(bad.calls(), calls + 2, "{} at {place}: it was asked again", bad.name);
+            siege.recovers(bad).await;
+            calls = bad.calls();
+        }
     }
     siege.end(LITTLE).await;
 }

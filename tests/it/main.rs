@@ -78,6 +78,8 @@ mod tls_down;
 #[cfg(test)]
 mod tls_up;
 #[cfg(test)]
+mod two_urls;
+#[cfg(test)]
 mod visible;
 #[cfg(test)]
 mod visits;

@@ -1,5 +1,6 @@
 //! `matrix!`: everything that servers and clients say to each other, between each era of client and each era of server, with
-//! the server over HTTP and as a child; one test for each cell [protocol §4.2].
+//! the server over HTTP, as a child, and, in the older era, over HTTP+SSE, which is found out; one test for each cell
+//! [protocol §4.2, TRN-1].
 //!
 //! One script (`support/whole.py`) is the server of all of them. A cell that no bridge can carry names the line of protocol
 //! §5.5 that says so, and its scenario then proves the clean refusal.
@@ -23,9 +24,17 @@ const TOOLS: [&str; 7] = ["up__echo", "up__count", "up__logs", "up__hold", "up__
 struct Cell {
     client: Era,
     server: Era,
-    stdio: bool,
+    way: Way,
     /// The line of protocol §5.5 that makes it impossible.
     why_not: Option<&'static str>,
+}
+
+/// How the server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Http,
+    Sse,
+    Stdio,
 }
 
 /// A gateway between its client and its server.
@@ -42,9 +51,13 @@ impl Cell {
     async fn open(self, able: &str) -> House {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(SCRIPT).display().to_string();
         let log = folder().join("whole.log");
-        let how = if self.stdio { "stdio" } else { "http" };
+        let how = match self.way {
+            Way::Http => "http",
+            Way::Sse => "sse",
+            Way::Stdio => "stdio",
+        };
         let args = [script, self.server.word().to_owned(), how.to_owned(), log.display().to_string()];
-        let (lines, server) = if self.stdio {
+        let (lines, server) = if self.way == Way::Stdio {
             (format!("command = \"python3\"\nargs = [{}]", args.map(|arg| quoted(&arg)).join(", ")), None)
         } else {
             let mut server =
@@ -52,7 +65,8 @@ impl Cell {
             let mut port = String::new();
             let mut stdout = BufReader::new(server.stdout.take().unwrap());
             within_deadline("its port", stdout.read_line(&mut port)).await.unwrap();
-            (format!("url = \"http://127.0.0.1:{}/mcp\"", port.trim()), Some(server))
+            let path = if self.way == Way::Sse { "sse" } else { "mcp" };
+            (format!("url = \"http://127.0.0.1:{}/{path}\"", port.trim()), Some(server))
         };
         let (tables, _) = TestApp::servers(&[("up", lines)]);
         let key = TestApp::key(KEY);
@@ -212,7 +226,7 @@ async fn cancel(cell: Cell) {
     } else {
         drop(held);
     }
-    if house.cell.server == Era::Stateless && !house.cell.stdio {
+    if house.cell.server == Era::Stateless && house.cell.way == Way::Http {
         until("the closed connection", || house.heard().iter().any(|line| line["message"] == "is gone")).await;
         assert!(house.told("notifications/cancelled").is_empty());
     } else {
@@ -383,31 +397,33 @@ async fn changes(cell: Cell) {
 macro_rules! matrix {
     ($($name:ident $(, $client:ident to $server:ident: $line:literal)*;)*) => { $(
         mod $name {
-            use super::{Cell, Era};
+            use super::{Cell, Era, Way};
             use crate::support::within_deadline;
 
-            async fn carry_out(client: Era, server: Era, stdio: bool) {
+            async fn carry_out(client: Era, server: Era, way: Way) {
                 let lines: &[(Era, Era, &'static str)] = &[$((Era::$client, Era::$server, $line)),*];
                 let why_not = lines.iter().find(|line| (line.0, line.1) == (client, server)).map(|line| line.2);
-                within_deadline(stringify!($name), super::$name(Cell { client, server, stdio, why_not })).await;
+                within_deadline(stringify!($name), super::$name(Cell { client, server, way, why_not })).await;
             }
 
             matrix! { @cells
-                legacy_to_legacy_over_http Legacy Legacy false;
-                legacy_to_legacy_over_stdio Legacy Legacy true;
-                legacy_to_stateless_over_http Legacy Stateless false;
-                legacy_to_stateless_over_stdio Legacy Stateless true;
-                stateless_to_legacy_over_http Stateless Legacy false;
-                stateless_to_legacy_over_stdio Stateless Legacy true;
-                stateless_to_stateless_over_http Stateless Stateless false;
-                stateless_to_stateless_over_stdio Stateless Stateless true;
+                legacy_to_legacy_over_http Legacy Legacy Http;
+                legacy_to_legacy_over_sse Legacy Legacy Sse;
+                legacy_to_legacy_over_stdio Legacy Legacy Stdio;
+                legacy_to_stateless_over_http Legacy Stateless Http;
+                legacy_to_stateless_over_stdio Legacy Stateless Stdio;
+                stateless_to_legacy_over_http Stateless Legacy Http;
+                stateless_to_legacy_over_sse Stateless Legacy Sse;
+                stateless_to_legacy_over_stdio Stateless Legacy Stdio;
+                stateless_to_stateless_over_http Stateless Stateless Http;
+                stateless_to_stateless_over_stdio Stateless Stateless Stdio;
             }
         }
     )* };
-    (@cells $($cell:ident $client:ident $server:ident $stdio:literal;)*) => { $(
+    (@cells $($cell:ident $client:ident $server:ident $way:ident;)*) => { $(
         #[tokio::test(flavor = "multi_thread")]
         async fn $cell() {
-            carry_out(Era::$client, Era::$server, $stdio).await;
+            carry_out(Era::$client, Era::$server, Way::$way).await;
         }
     )* };
 }

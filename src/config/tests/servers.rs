@@ -1,7 +1,7 @@
 //! The tables of servers.
 
 use super::kit::{bad, good, refused, server};
-use crate::upstream::{EraChoice, OnDown};
+use crate::upstream::{EraChoice, HttpKind, OnDown, ServerSettings};
 
 /// [CFG-5, FC-NAM-03]
 #[test]
@@ -38,7 +38,8 @@ fn a_server_is_reached_in_one_way() {
     refused(&server(""), at, &["needs a command or a url"]);
     refused(&server("transport = \"http\""), at, &["needs a url"]);
     refused(&server("transport = \"stdio\""), at, &["needs a command"]);
-    refused(&server("transport = \"sse\"\nurl = \"http://h\""), "mcp.servers[0].transport", &["not supported"]);
+    refused(&server("transport = \"sse\""), at, &["needs a url"]);
+    refused(&server("transport = \"ws\"\nurl = \"http://h\""), "mcp.servers[0].transport", &["http, sse, stdio"]);
     refused(&server("url = \"http://h\"\nargs = []"), "mcp.servers[0].args", &["no meaning"]);
     refused(&server("command = \"x\"\nheaders = {}"), "mcp.servers[0].headers", &["no meaning"]);
     for (url, part) in [
@@ -50,6 +51,29 @@ fn a_server_is_reached_in_one_way() {
     ] {
         refused(&server(&format!("url = \"{url}\"")), "mcp.servers[0].url", &[part]);
     }
+}
+
+/// [TRN-1]: HTTP+SSE is found out behind a url, or said; it has the older era alone, and its sessions can be idle.
+#[test]
+fn http_sse_is_a_transport() {
+    let kind = |lines: &str| {
+        let text = server(&format!("url = \"http://h/sse\"\n{lines}"));
+        let loaded = good(&text);
+        let server = &loaded.settings.gateway.servers[0];
+        (server.http, server.idle_stop, loaded.places.servers[0].transport)
+    };
+    let idle = Some(ServerSettings::IDLE_STOP);
+    assert_eq!(kind(""), (HttpKind::Auto, idle, "http"));
+    assert_eq!(kind("transport = \"http\""), (HttpKind::Auto, idle, "http"));
+    let minute = Some(std::time::Duration::from_secs(60));
+    assert_eq!(kind("transport = \"sse\"\nidle_stop_secs = 60"), (HttpKind::Sse, minute, "sse"));
+    assert_eq!(kind("transport = \"sse\"\nprotocol = \"2024-11-05\"").0, HttpKind::Sse);
+    for (key, line) in [("era", "era = \"stateless\""), ("protocol", "protocol = \"2026-07-28\"")] {
+        let text = server(&format!("url = \"http://h/\"\ntransport = \"sse\"\n{line}"));
+        refused(&text, &format!("mcp.servers[0].{key}"), &["contradicts transport \"sse\""]);
+    }
+    let text = server("url = \"http://h/\"\ntransport = \"sse\"\nmax_processes = 1");
+    refused(&text, "mcp.servers[0].max_processes", &["no meaning for transport \"sse\""]);
 }
 
 #[test]

@@ -236,7 +236,8 @@ impl Conversation {
         }
     }
 
-    fn dispatch(self: &Arc<Self>, message: Message) {
+    /// Takes a message.
+    pub(in crate::upstream) fn dispatch(self: &Arc<Self>, message: Message) {
         match message {
             Message::Notification(notification) => self.hear(&notification),
             Message::Request(request) => self.asked(&request),

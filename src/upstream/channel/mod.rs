@@ -9,3 +9,5 @@ mod pending;
 mod waiting;
 
 pub(super) use conversation::Conversation;
+#[cfg(test)]
+pub(super) use pending::tests::call_of;

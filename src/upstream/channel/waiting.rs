@@ -40,6 +40,12 @@ impl Waiting {
         Self { conversation, id, slot, sending: None, ended: false }
     }
 
+    /// Has the request sent while its answer is waited for.
+    pub(in crate::upstream) fn sent_by(mut self, sending: BoxFuture<()>) -> Self {
+        self.sending = Some(sending);
+        self
+    }
+
     /// Returns the request's id on this channel.
     pub(in crate::upstream) const fn id(&self) -> u64 {
         self.id

@@ -3,17 +3,20 @@
 //! Not for: finding out the era (`probe`) or sending (`target`).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::header::{HeaderMap, HeaderValue};
 use http::uri::Scheme;
 
 use crate::net::{ClientTls, Demand, Dialer, HttpClient};
 use crate::runtime::Tasks;
+use crate::wire::mcp::Era;
 
 use super::redirect::Redirects;
 use super::target::Target;
+use super::{probe, sse};
 use crate::upstream::link::{BoxFuture, Connector, StartError, Started, Want};
-use crate::upstream::settings::{ServerSettings, Transport};
+use crate::upstream::settings::{HttpKind, ServerSettings, Transport};
 
 /// Makes the connector of one HTTP server; what cannot be sent shows when it is opened.
 pub(in crate::upstream) fn connector(settings: Arc<ServerSettings>, tasks: Tasks) -> Arc<dyn Connector> {
@@ -42,6 +45,8 @@ struct HttpServer {
     target: Arc<Target>,
     tasks: Tasks,
     settings: Arc<ServerSettings>,
+    /// It was one of HTTP+SSE when it was opened last; a hint, for another may stand there now (protocol §2.8).
+    is_sse: AtomicBool,
 }
 
 impl HttpServer {
@@ -66,7 +71,28 @@ impl HttpServer {
         let target = Target::new(settings.name.clone(), uri, configured, client, settings.max_response_bytes)
             .with_inspect(settings.inspect)
             .with_redirects(redirects);
-        Ok(Self { target: Arc::new(target), tasks, settings })
+        Ok(Self { target: Arc::new(target), tasks, settings, is_sse: AtomicBool::new(false) })
+    }
+
+    /// Opens a link: at once where the transport is known, else by finding it out.
+    async fn start(&self, want: Want) -> Result<Started, StartError> {
+        let (target, settings) = (&self.target, &self.settings);
+        let configured = settings.http == HttpKind::Sse;
+        if want.era == Some(Era::Stateless) && configured {
+            return Err(StartError::Era(Era::Stateless, "HTTP+SSE has none".to_owned()));
+        }
+        // Taken back until it has come true again: a start that hangs is not begun in the same way twice.
+        if configured || (want.era != Some(Era::Stateless) && self.is_sse.swap(false, Ordering::Relaxed)) {
+            let opened = sse::open(target, Arc::clone(settings), &self.tasks, want.features).await;
+            self.is_sse.store(opened.is_ok(), Ordering::Relaxed);
+            if opened.is_ok() || configured {
+                return opened;
+            }
+        }
+        let wanted = (want.era, want.features);
+        let started = probe::open(Arc::clone(target), self.tasks.clone(), Arc::clone(settings), wanted).await?;
+        self.is_sse.store(started.link.is_channel(), Ordering::Relaxed);
+        Ok(started)
     }
 }
 
@@ -79,15 +105,9 @@ impl Connector for Unusable {
 impl Connector for HttpServer {
     fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
         Box::pin(async move {
-            let settings = &self.settings;
-            let opening = super::probe::open(
-                Arc::clone(&self.target),
-                self.tasks.clone(),
-                (settings.era, want.era, want.features),
-                settings.probe_timeout,
-            );
-            tokio::time::timeout(settings.start_timeout, opening).await.unwrap_or_else(|_| {
-                let seconds = settings.start_timeout.as_secs_f32();
+            let limit = self.settings.start_timeout;
+            tokio::time::timeout(limit, self.start(want)).await.unwrap_or_else(|_| {
+                let seconds = limit.as_secs_f32();
                 Err(StartError::Failed(format!("the handshake did not end within {seconds} s")))
             })
         })

@@ -1,6 +1,6 @@
-//! Servers behind Streamable HTTP: the connector, a link per era.
+//! Servers with a URL: the connector, a link per era of Streamable HTTP, and one of HTTP+SSE.
 //!
-//! Not for: choosing or pooling links (`upstream::server`), redirects, or the HTTP+SSE transport of 2024-11-05.
+//! Not for: choosing or pooling links (`upstream::server`).
 
 mod call;
 mod connector;
@@ -10,6 +10,7 @@ mod questions;
 mod reader;
 mod redirect;
 mod session;
+mod sse;
 mod stateless;
 mod target;
 

@@ -13,13 +13,15 @@ use serde_json::Value;
 
 use crate::exchange::Reject;
 use crate::runtime::Tasks;
-use crate::upstream::EraChoice;
+use crate::upstream::initialize as agreement;
 use crate::upstream::link::{StartError, Started};
+use crate::upstream::{EraChoice, ServerSettings};
 use crate::wire::bridge;
 use crate::wire::jsonrpc::{ErrorObject, Message, RequestId, Response, code};
-use crate::wire::mcp::{Capabilities, Era, Features, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST, name};
+use crate::wire::mcp::{Capabilities, Era, Features, STATELESS_LATEST, name};
 
 use super::session::{Session, SessionLink};
+use super::sse;
 use super::stateless::{self, StatelessLink};
 use super::target::{Answered, Content, Target, Verb, messages, snippet};
 
@@ -38,14 +40,22 @@ enum Finding {
     Stateless(Capabilities),
 }
 
+/// Why there is no session.
+pub(super) struct Refusal {
+    pub(super) err: StartError,
+    /// It was refused as a server of the HTTP+SSE transport does it.
+    elsewhere: bool,
+}
+
 /// Opens a link in the era that is wanted.
 pub(super) async fn open(
     target: Arc<Target>,
     tasks: Tasks,
-    (choice, want, features): (EraChoice, Option<Era>, Features),
-    probe_timeout: Duration,
+    settings: Arc<ServerSettings>,
+    (want, features): (Option<Era>, Features),
 ) -> Result<Started, StartError> {
-    match (choice, want) {
+    let probe_timeout = settings.probe_timeout;
+    match (settings.era, want) {
         (EraChoice::Legacy, Some(Era::Stateless)) => {
             Err(StartError::Era(Era::Stateless, "configured as legacy".to_owned()))
         }
@@ -53,7 +63,7 @@ pub(super) async fn open(
             Err(StartError::Era(Era::Legacy, "configured as stateless".to_owned()))
         }
         (EraChoice::Legacy | EraChoice::Auto, Some(Era::Legacy)) | (EraChoice::Legacy, None) => {
-            legacy(target, tasks, features, want.is_some()).await
+            legacy(target, tasks, settings, (features, want.is_some())).await
         }
         (EraChoice::Stateless, None | Some(Era::Stateless)) => {
             let can = match discover(&target, probe_timeout).await? {
@@ -71,13 +81,21 @@ pub(super) async fn open(
         },
         (EraChoice::Auto, None) => match discover(&target, probe_timeout).await? {
             Finding::Stateless(can) => Ok(stateless(target, tasks, can)),
-            Finding::TryInitialize(probed) => legacy(target, tasks, features, false).await.map_err(|err| match err {
-                StartError::Era(_, why) => {
-                    StartError::Failed(format!("speaks no era: server/discover: {probed}; initialize: {why}"))
-                }
-                StartError::Failed(_) | StartError::Full(_) => err,
-            }),
+            Finding::TryInitialize(probed) => {
+                legacy(target, tasks, settings, (features, false)).await.map_err(|err| match err {
+                    StartError::Era(_, why) => {
+                        StartError::Failed(format!("speaks no era: server/discover: {probed}; initialize: {why}"))
+                    }
+                    StartError::Failed(_) | StartError::Full(_) => err,
+                })
+            }
         },
+    }
+}
+
+impl From<StartError> for Refusal {
+    fn from(err: StartError) -> Self {
+        Self { err, elsewhere: false }
     }
 }
 
@@ -87,8 +105,22 @@ fn stateless(target: Arc<Target>, tasks: Tasks, can: Capabilities) -> Started {
 }
 
 /// Opens a session. One that calls are made on has its stream first, where it may be asked; that of a list does not wait.
-async fn legacy(target: Arc<Target>, tasks: Tasks, features: Features, for_calls: bool) -> Result<Started, StartError> {
-    let (session, can) = initialize(&target, &tasks, (1, 1), features).await?;
+async fn legacy(
+    target: Arc<Target>,
+    tasks: Tasks,
+    settings: Arc<ServerSettings>,
+    (features, for_calls): (Features, bool),
+) -> Result<Started, StartError> {
+    let (session, can) = match initialize(&target, &tasks, (1, 1), features).await {
+        Ok(opened) => opened,
+        // protocol §2.8: then it may be one of HTTP+SSE.
+        Err(Refusal { err: StartError::Era(era, posted), elsewhere: true }) => {
+            return sse::open(&target, settings, &tasks, features)
+                .await
+                .map_err(|other| StartError::Era(era, format!("{posted}; as an HTTP+SSE server it {other}")));
+        }
+        Err(refusal) => return Err(refusal.err),
+    };
     let link = Arc::new(SessionLink::new(target, tasks, session, features));
     if for_calls && features.may_be_asked() {
         link.listen_beside().await;
@@ -140,19 +172,17 @@ pub(super) async fn initialize(
     tasks: &Tasks,
     (id, generation): (u64, u64),
     features: Features,
-) -> Result<(Session, Capabilities), StartError> {
-    let members = format!(
-        r#""protocolVersion":"{LEGACY_LATEST}","capabilities":{},"clientInfo":{}"#,
-        features.spelled(Era::Legacy),
-        String::from_utf8_lossy(&bridge::server_info())
-    );
-    let body = bridge::own_request(id, "initialize", Era::Legacy, b"", &members);
+) -> Result<(Session, Capabilities), Refusal> {
+    let body = bridge::own_request(id, "initialize", Era::Legacy, b"", &agreement::members(features));
     let asked = ask(target, &target.head(Verb::Post, &[]), body, id).await?;
-    let not_legacy = |why: String| StartError::Era(Era::Legacy, why);
     let code = asked.status.as_u16();
+    // An answer to the very request is none of a server that takes requests elsewhere.
+    let ours = |response: &Response| response.id.as_ref().and_then(|id| id.as_u64()) == Some(id);
+    let elsewhere = matches!(code, 400 | 404 | 405) && !asked.response.as_ref().is_some_and(ours);
+    let not_legacy = |why: String| Refusal { err: StartError::Era(Era::Legacy, why), elsewhere };
     let Some(response) = asked.response else {
         if asked.status.is_server_error() {
-            return Err(failed_status(asked.status, &asked.note));
+            return Err(failed_status(asked.status, &asked.note).into());
         }
         return Err(not_legacy(format!("HTTP {code} {}", asked.note)));
     };
@@ -161,16 +191,13 @@ pub(super) async fn initialize(
         let words = snippet(error.message.as_bytes());
         return Err(not_legacy(format!("HTTP {code}, error {} {words}", error.code.0)));
     };
-    let can = Capabilities::of_result(&result);
-    let result: Value = serde_json::from_slice(&result).unwrap_or_default();
-    let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
-    let Some(version) = ProtocolVersion::from_text(version).filter(|version| version.era() == Era::Legacy) else {
-        return Err(not_legacy(format!("initialize was answered with version '{}'", snippet(version.as_bytes()))));
-    };
+    let (version, can) = agreement::agreed(&result).map_err(|version| {
+        not_legacy(format!("initialize was answered with version '{}'", snippet(version.as_bytes())))
+    })?;
     let session = Session::new(target, generation, asked.session_id, version);
     if let Err(err) = acknowledge(target, &session).await {
         drop(session.spawn_delete(target, tasks));
-        return Err(err);
+        return Err(err.into());
     }
     Ok((session, can))
 }
@@ -241,7 +268,8 @@ fn failed_status(status: StatusCode, note: &str) -> StartError {
     StartError::Failed(format!("answered HTTP {} {note}", status.as_u16()))
 }
 
-fn failed(reject: Reject) -> StartError {
+/// Says why a start failed, in words for the operator.
+pub(super) fn failed(reject: Reject) -> StartError {
     StartError::Failed(if reject.detail.is_empty() {
         reject.public.into_owned()
     } else {

@@ -45,6 +45,11 @@ impl Redirects {
         Self { uri, dialer: dialer.with_reach(reach), tasks, other: Mutex::default() }
     }
 
+    /// Makes those of another URL of the same origin.
+    pub(super) fn at(&self, uri: &Uri) -> Self {
+        Self { uri: uri.clone(), dialer: self.dialer.clone(), tasks: self.tasks.clone(), other: Mutex::default() }
+    }
+
     fn client(&self, uri: &Uri) -> HttpClient {
         let mut other = self.other.lock().unwrap_or_else(PoisonError::into_inner);
         match &*other {
@@ -57,17 +62,18 @@ impl Redirects {
         }
     }
 
-    /// Sends a request on for as long as it is redirected; `response` is the first redirect.
+    /// Sends a request on for as long as it is redirected; `response` is the first redirect. Returns also the URL of the
+    /// last response.
     pub(super) async fn follow(
         &self,
         target: &Target,
         mut response: Response,
         head: &[u8],
         body: Bytes,
-    ) -> Result<Response, Reject> {
+    ) -> Result<(Response, Uri), Reject> {
         let mut from = self.uri.clone();
         for _ in 0..HOPS_MAX {
-            let Some(to) = self.next(target, &from, &response, head)? else { return Ok(response) };
+            let Some(to) = self.next(target, &from, &response, head)? else { return Ok((response, from)) };
             // It has told everything with its head.
             let _read = response.body.collect(BODY_MAX).await.is_ok();
             let own = same_origin(&self.uri, &to);
@@ -85,7 +91,7 @@ impl Redirects {
             from = to;
         }
         match self.next(target, &from, &response, head)? {
-            None => Ok(response),
+            None => Ok((response, from)),
             Some(_) => Err(target.reject(
                 format!("server '{}' redirects a request more than {HOPS_MAX} times", target.name),
                 "configure the url that it ends at".to_owned(),

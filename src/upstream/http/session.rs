@@ -353,7 +353,8 @@ impl SessionLink {
             probe::initialize(&self.target, &self.tasks, (id, lost + 1), self.features),
         )
         .await;
-        match opened.unwrap_or_else(|_| Err(StartError::Failed("initialize was not answered in time".to_owned()))) {
+        let late = |_| Err(StartError::Failed("initialize was not answered in time".to_owned()).into());
+        match opened.unwrap_or_else(late).map_err(|refusal| refusal.err) {
             Ok((session, _)) => {
                 self.session.store(Arc::new(session));
                 self.loudness.forget();
@@ -397,6 +398,10 @@ fn is_session_loss(answered: &Answered) -> bool {
 impl Link for SessionLink {
     fn era(&self) -> Era {
         Era::Legacy
+    }
+
+    fn is_channel(&self) -> bool {
+        false
     }
 
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {

@@ -134,6 +134,10 @@ impl Link for StatelessLink {
         Era::Stateless
     }
 
+    fn is_channel(&self) -> bool {
+        false
+    }
+
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
         Box::pin(self.run(outgoing))
     }

@@ -35,6 +35,7 @@ const SNIPPET_MAX: usize = 200;
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) name: UpstreamName,
+    uri: Uri,
     /// The path and query of its URL.
     path: String,
     host: HeaderValue,
@@ -140,7 +141,8 @@ impl Target {
         let host = uri.authority().map_or("", http::uri::Authority::as_str);
         let host = HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static(""));
         let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
-        Self { name, path, host, configured, client, cap, pauses: Pauses::NORMAL, inspect: true, redirects: None }
+        let (uri, pauses) = (uri.clone(), Pauses::NORMAL);
+        Self { name, uri, path, host, configured, client, cap, pauses, inspect: true, redirects: None }
     }
 
     /// Spells the head of a request, all but its last lines: what every request says, what is configured, then `lines`.
@@ -169,6 +171,14 @@ impl Target {
         head
     }
 
+    /// Makes the target of another URL of the same origin.
+    pub(super) fn at(&self, uri: &Uri) -> Self {
+        let (name, configured, client) = (self.name.clone(), self.configured.clone(), self.client.clone());
+        let redirects = self.redirects.as_ref().map(|redirects| redirects.at(uri));
+        let other = Self::new(name, uri, configured, client, self.cap);
+        Self { pauses: self.pauses, inspect: self.inspect, redirects, ..other }
+    }
+
     /// Passes large answers on without looking at them.
     pub(super) fn with_inspect(self, inspect: bool) -> Self {
         Self { inspect, ..self }
@@ -177,6 +187,11 @@ impl Target {
     /// Follows redirects.
     pub(super) fn with_redirects(self, redirects: Redirects) -> Self {
         Self { redirects: Some(redirects), ..self }
+    }
+
+    /// Returns its URL.
+    pub(super) const fn uri(&self) -> &Uri {
+        &self.uri
     }
 
     /// Returns the configured headers.
@@ -202,16 +217,31 @@ impl Target {
 
     /// Sends a request and waits for the head of its response.
     pub(super) async fn send(&self, head: &[u8], body: Bytes) -> Result<Response, Reject> {
-        let sent = self.client.send(head, body.clone()).await.map_err(|err| match err {
+        let sent = self.send_once(head, body.clone()).await?;
+        match &self.redirects {
+            Some(redirects) if sent.status.is_redirection() => {
+                Box::pin(redirects.follow(self, sent, head, body)).await.map(|(response, _)| response)
+            }
+            Some(_) | None => Ok(sent),
+        }
+    }
+
+    /// The same; returns also the URL that has answered at last.
+    pub(super) async fn send_from(&self, head: &[u8], body: Bytes) -> Result<(Response, Uri), Reject> {
+        let sent = self.send_once(head, body.clone()).await?;
+        match &self.redirects {
+            Some(redirects) if sent.status.is_redirection() => redirects.follow(self, sent, head, body).await,
+            Some(_) | None => Ok((sent, self.uri.clone())),
+        }
+    }
+
+    async fn send_once(&self, head: &[u8], body: Bytes) -> Result<Response, Reject> {
+        self.client.send(head, body).await.map_err(|err| match err {
             SendError::Connect(why) => {
                 self.reject(format!("server '{}' cannot be reached", self.name), why).safe_to_retry()
             }
             SendError::Ended(why) => self.unknown_outcome(why),
-        })?;
-        match &self.redirects {
-            Some(redirects) if sent.status.is_redirection() => Box::pin(redirects.follow(self, sent, head, body)).await,
-            Some(_) | None => Ok(sent),
-        }
+        })
     }
 
     /// Reads a response: an event stream up to its head, all else to its end. With `unseen`, the number of a request, a
@@ -230,6 +260,22 @@ impl Target {
         }
     }
 
+    /// Takes a response as a stream of all that a session says; `None` if it is none.
+    pub(super) fn shared_events(&self, response: Response) -> Result<Option<EventReader>, Reject> {
+        if !response.status.is_success() || !is_event_stream(&response.headers) {
+            return Ok(None);
+        }
+        self.refuse_encoding(&response.headers)?;
+        let limits = sse::Limits { event_bytes_max: self.cap, stream_bytes_max: usize::MAX };
+        Ok(Some(EventReader::shared(response.body, limits)))
+    }
+
+    fn refuse_encoding(&self, headers: &Headers) -> Result<(), Reject> {
+        let Some(encoding) = encoding(headers) else { return Ok(()) };
+        let public = format!("server '{}' answered in an encoding that was not asked for", self.name);
+        Err(self.reject(public, snippet(encoding)))
+    }
+
     /// Judges a response by its head. Apart from the rest, so that what waits for the body does not carry the head.
     fn begin(&self, response: Response) -> Result<Begun, Reject> {
         let Response { status, headers, body } = response;
@@ -237,10 +283,7 @@ impl Target {
             let public = format!("server '{}' refused the gateway's credential", self.name);
             return Err(self.reject(public, format!("HTTP {}", status.as_u16())));
         }
-        if let Some(encoding) = encoding(&headers) {
-            let public = format!("server '{}' answered in an encoding that was not asked for", self.name);
-            return Err(self.reject(public, snippet(encoding)));
-        }
+        self.refuse_encoding(&headers)?;
         let media = media_type(&headers);
         if status.is_success() && media.is_some_and(is_event_stream_type) {
             let limits = sse::Limits { event_bytes_max: self.cap, stream_bytes_max: self.cap.saturating_mul(4) };

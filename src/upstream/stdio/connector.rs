@@ -149,6 +149,10 @@ impl Link for StdioLink {
         self.era
     }
 
+    fn is_channel(&self) -> bool {
+        true
+    }
+
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
         let era = self.era;
         Box::pin(Arc::clone(&self.connection).request(outgoing, era))

@@ -11,11 +11,11 @@ use futures_util::FutureExt as _;
 
 use crate::exchange::{Answer, Reject, Reply, ReplyBody};
 use crate::upstream::EraChoice;
+use crate::upstream::initialize as agreement;
 use crate::upstream::link::{Outgoing, StartError};
-use crate::wire::bridge;
 use crate::wire::json;
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Response, code};
-use crate::wire::mcp::{Capabilities, Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST};
+use crate::wire::mcp::{Capabilities, Era, STATELESS_LATEST};
 
 use super::connection::Connection;
 
@@ -170,12 +170,7 @@ async fn discover(connection: &Arc<Connection>) -> Probe {
 async fn initialize(connection: &Arc<Connection>) -> Result<Capabilities, StartError> {
     let name = &connection.settings.name;
     connection.initializing();
-    let info = bridge::server_info();
-    let members = format!(
-        r#""protocolVersion":"{LEGACY_LATEST}","capabilities":{},"clientInfo":{}"#,
-        connection.features().spelled(Era::Legacy),
-        String::from_utf8_lossy(&info)
-    );
+    let members = agreement::members(connection.features());
     let response = match ask(connection, "initialize", members, Era::Legacy).await {
         Ok(response) => response,
         Err(_) if connection.closed.is_cancelled() => return Err(ended(connection).await),
@@ -190,17 +185,13 @@ async fn initialize(connection: &Arc<Connection>) -> Result<Capabilities, StartE
         });
     }
     let result = response.result().unwrap_or_default();
-    let version = json::members(&result).ok().and_then(|members| members.get("protocolVersion").ok().flatten());
-    let version = version.and_then(json::text).unwrap_or_default().into_owned();
-    if ProtocolVersion::from_text(&version).is_none_or(|version| version.era() != Era::Legacy) {
+    let (_, can) = agreement::agreed(&result).map_err(|version| {
         let version = connection.output.clean(version.as_bytes(), WORDS_CHARS);
-        return Err(StartError::Failed(format!(
-            "server '{name}' answers initialize with the unknown protocol version '{version}'"
-        )));
-    }
+        StartError::Failed(format!("server '{name}' answers initialize with the unknown protocol version '{version}'"))
+    })?;
     connection.settle(Era::Legacy);
     connection.notify(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
-    Ok(Capabilities::of_result(&result))
+    Ok(can)
 }
 
 fn ask(

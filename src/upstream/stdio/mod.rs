@@ -12,8 +12,6 @@ mod handshake;
 mod login;
 mod output;
 
-#[cfg(test)]
-use super::channel::framing;
 pub(super) use connector::StdioConnector;
 pub(super) use login::BaseEnv;
 pub use login::has_system_path;

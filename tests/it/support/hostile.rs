@@ -4,7 +4,7 @@
 //! chosen by the call's argument `how`. In each siege one gateway, as a process, stands before all of them and before one
 //! good server, whose calls must go on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,6 +14,7 @@ use std::time::Duration;
 use portcullis::runtime::Tasks;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 
 use super::client::{Answer, Client};
 use super::process::{Gateway, folder, lives, peak_memory_kib, until, within_deadline};
@@ -57,6 +58,8 @@ pub(crate) enum Framing {
     Json,
     /// An event stream.
     Sse,
+    /// The one event stream of a session of HTTP+SSE, which its requests share.
+    Events,
 }
 
 /// A hostile server.
@@ -91,6 +94,15 @@ struct HttpState {
     calls: AtomicUsize,
     lists: AtomicUsize,
     changes: tokio::sync::Notify,
+    /// What is to be said on the stream of each session of HTTP+SSE.
+    sessions: Mutex<HashMap<String, mpsc::Sender<Job>>>,
+}
+
+/// What a request meets, on the stream of its session.
+struct Job {
+    steps: Vec<Step>,
+    id: String,
+    body: String,
 }
 
 /// A gateway under siege.
@@ -134,7 +146,7 @@ impl Framing {
     /// What stands before the first message.
     pub(crate) const fn begin(self) -> &'static str {
         match self {
-            Self::Line => "",
+            Self::Line | Self::Events => "",
             Self::Json => "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n",
             Self::Sse => "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n",
         }
@@ -145,7 +157,7 @@ impl Framing {
         match self {
             Self::Line => ("", "\n"),
             Self::Json => ("", ""),
-            Self::Sse => ("data: ", "\n\n"),
+            Self::Sse | Self::Events => ("data: ", "\n\n"),
         }
     }
 
@@ -153,6 +165,11 @@ impl Framing {
     pub(crate) fn message(self, text: &str) -> String {
         let (before, after) = self.around();
         format!("{before}{text}{after}")
+    }
+
+    /// Says whether requests share it: what ends one does not end it.
+    pub(crate) const fn is_shared(self) -> bool {
+        matches!(self, Self::Line | Self::Events)
     }
 
     /// Says whether it carries more than the answer.
@@ -249,6 +266,7 @@ impl Http {
             calls: AtomicUsize::new(0),
             lists: AtomicUsize::new(0),
             changes: tokio::sync::Notify::new(),
+            sessions: Mutex::default(),
         });
         let (all, shared) = (tasks.clone(), Arc::clone(&state));
         tasks.spawn("hostile server", async move {
@@ -280,6 +298,9 @@ impl HttpState {
     }
 
     async fn serve(self: Arc<Self>, mut wire: Wire) {
+        if self.framing == Framing::Events {
+            return self.serve_two_urls(wire).await;
+        }
         while let Some(head) = wire.head().await {
             // A call may meet somebody who does not read it.
             let body = wire.body(head.rest(true)).await;
@@ -298,36 +319,79 @@ impl HttpState {
                 continue;
             }
             let facts = self.facts.lock().unwrap().clone();
-            let good = match method.trim_matches('"') {
-                "initialize" => {
-                    r#""protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"bad","version":"1"}"#
+            let method = method.trim_matches('"');
+            if method == "subscriptions/listen" {
+                return self.tell(&mut wire, &id).await;
+            }
+            if let Some(steps) = self.met(&facts, method, &body) {
+                self.run(&mut wire, &steps, &id, &body).await;
+                return;
+            }
+            if !wire.write(whole(&self.answer(&id, good(method))).as_bytes()).await {
+                return;
+            }
+        }
+    }
+
+    /// What a request meets, if it is no good answer; it is counted.
+    fn met(&self, facts: &Facts, method: &str, body: &str) -> Option<Vec<Step>> {
+        match method {
+            "tools/list" => {
+                let steps = facts.lists.clone()?;
+                self.lists.fetch_add(1, Ordering::SeqCst);
+                Some(steps)
+            }
+            "tools/call" => {
+                self.calls.fetch_add(1, Ordering::SeqCst);
+                let how = raw(body, "params.arguments.how").unwrap_or_default();
+                facts.calls.get(how.trim_matches('"')).cloned()
+            }
+            _ => None,
+        }
+    }
+
+    /// Serves HTTP+SSE: what a request meets happens on the stream of its session.
+    async fn serve_two_urls(&self, mut wire: Wire) {
+        while let Some(head) = wire.head().await {
+            let body = wire.body(head.rest(true)).await;
+            if head.line.starts_with("GET") {
+                return self.speak(&mut wire).await;
+            }
+            let session = head.line.split(' ').nth(1).and_then(|path| path.strip_prefix("/say?s="));
+            let session = session.and_then(|session| self.sessions.lock().unwrap().get(session).cloned());
+            let status = if session.is_some() { "202 Accepted" } else { "405 Method Not Allowed" };
+            wire.write(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").as_bytes()).await;
+            let (Some(session), Some(id)) = (session, raw(&body, "id")) else { continue };
+            let method = raw(&body, "method").unwrap_or_default();
+            let method = method.trim_matches('"');
+            let facts = self.facts.lock().unwrap().clone();
+            let steps = self
+                .met(&facts, method, &body)
+                .unwrap_or_else(|| vec![Step::Say(self.framing.message(&self.answer(&id, good(method))))]);
+            // The session may be over.
+            let _over = session.try_send(Job { steps, id, body }).is_err();
+        }
+    }
+
+    /// Keeps the stream of a session.
+    async fn speak(&self, wire: &mut Wire) {
+        static SESSIONS: AtomicUsize = AtomicUsize::new(0);
+        let (session, mut jobs) = mpsc::channel(1024);
+        let number = SESSIONS.fetch_add(1, Ordering::SeqCst).to_string();
+        self.sessions.lock().unwrap().insert(number.clone(), session);
+        let begin = Framing::Sse.begin();
+        wire.write(format!("{begin}event: endpoint\ndata: /say?s={number}\n\n").as_bytes()).await;
+        loop {
+            let goes_on = tokio::select! {
+                () = wire.gone() => false,
+                Some(Job { steps, id, body }) = jobs.recv() => self.run(wire, &steps, &id, &body).await,
+                () = self.changes.notified() => {
+                    let text = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+                    wire.write(self.framing.message(text).as_bytes()).await
                 }
-                "server/discover" => {
-                    r#""supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}"#
-                }
-                "subscriptions/listen" => return self.tell(&mut wire, &id).await,
-                "tools/list" => match &facts.lists {
-                    Some(steps) => {
-                        self.lists.fetch_add(1, Ordering::SeqCst);
-                        self.run(&mut wire, steps, &id, &body).await;
-                        return;
-                    }
-                    None => r#""tools":[{"name":"attack","inputSchema":{"type":"object"}}]"#,
-                },
-                "tools/call" => {
-                    self.calls.fetch_add(1, Ordering::SeqCst);
-                    let how = raw(&body, "params.arguments.how").unwrap_or_default();
-                    match facts.calls.get(how.trim_matches('"')) {
-                        Some(steps) => {
-                            self.run(&mut wire, steps, &id, &body).await;
-                            return;
-                        }
-                        None => r#""content":[{"type":"text","text":"ok"}]"#,
-                    }
-                }
-                _ => "",
             };
-            if !wire.write(whole(&self.answer(&id, good)).as_bytes()).await {
+            if !goes_on {
+                self.sessions.lock().unwrap().remove(&number);
                 return;
             }
         }
@@ -364,8 +428,8 @@ impl HttpState {
         }
     }
 
-    /// Does what the steps say; the connection is used up then.
-    async fn run(&self, wire: &mut Wire, steps: &[Step], id: &str, body: &str) {
+    /// Does what the steps say; `false` if they end the connection. One that is no shared stream is used up in any case.
+    async fn run(&self, wire: &mut Wire, steps: &[Step], id: &str, body: &str) -> bool {
         let token = raw(body, "params._meta.progressToken").unwrap_or_else(|| "null".to_owned());
         let good = self.answer(id, r#""content":[{"type":"text","text":"ok"}]"#);
         let filled = |text: &str| text.replace("@ID@", id).replace("@TOKEN@", &token).replace("@GOOD@", &good);
@@ -401,6 +465,7 @@ impl HttpState {
                 Step::Cut(bytes) => {
                     let text = match self.framing {
                         Framing::Sse => format!("{}{}", Framing::Sse.begin(), Framing::Sse.message(&good)),
+                        Framing::Events => self.framing.message(&good),
                         Framing::Json | Framing::Line => whole(&good),
                     };
                     wire.write(text.as_bytes().get(..*bytes).unwrap_or(text.as_bytes())).await;
@@ -413,16 +478,30 @@ impl HttpState {
                 Step::Stderr(..) | Step::Fork(_) | Step::Stubborn => panic!("{step:?} is for pipes"),
             };
             if !goes_on {
-                return;
+                return false;
             }
         }
+        true
+    }
+}
+
+/// The good result of a request.
+fn good(method: &str) -> &'static str {
+    match method {
+        "initialize" => {
+            r#""protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"bad","version":"1"}"#
+        }
+        "server/discover" => r#""supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}"#,
+        "tools/list" => r#""tools":[{"name":"attack","inputSchema":{"type":"object"}}]"#,
+        "tools/call" => r#""content":[{"type":"text","text":"ok"}]"#,
+        _ => "",
     }
 }
 
 // === impl Siege ===
 
 impl Siege {
-    /// Starts a gateway before hostile servers of these framings, in both eras, and a good one; `lines` stand in the table of
+    /// Starts a gateway before hostile servers of these framings, in their eras, and a good one; `lines` stand in the table of
     /// each hostile one.
     pub(crate) async fn begin(framings: &[Framing], lines: &str) -> Self {
         Self::begin_with(framings, lines, "").await
@@ -435,7 +514,9 @@ impl Siege {
         let good = Upstream::start(Speaks::Both, false, &["echo"]).await;
         let mut bad = Vec::new();
         for framing in framings {
-            for era in super::ERAS {
+            // HTTP+SSE has the older era alone.
+            let eras: &[Era] = if *framing == Framing::Events { &[Era::Legacy] } else { &super::ERAS };
+            for era in eras.iter().copied() {
                 bad.push(Hostile::start(*framing, era).await);
             }
         }

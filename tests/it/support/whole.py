@@ -1,8 +1,8 @@
-"""A scripted MCP server that does everything that servers do, in either era, over either transport.
+"""A scripted MCP server that does everything that servers do, in either era, over any transport.
 
-Arguments: what it speaks (legacy, stateless), how (stdio, http), the path of its log, and, if it is not the newest of its era,
+Arguments: what it speaks (legacy, stateless), how (stdio, http, sse), the path of its log, and, if it is not the newest of its era,
 the revision. To its log it writes each message that it reads and each that it sends, as {"from": "gateway" or "server",
-"message"}, with the headers over HTTP. Over HTTP it says its port on stdout. Its tools: `echo` returns what it was called with; `count` reports progress; `logs` logs at two levels; `hold`
+"message"}, with the headers over HTTP, and over HTTP+SSE the session. Over HTTP it says its port on stdout. Its tools: `echo` returns what it was called with; `count` reports progress; `logs` logs at two levels; `hold`
 never answers; `quiz` asks `rounds` of questions and returns the `answers`; `touch` tells of an update of `uri`; `grow` adds one
 entry to each list and tells of it.
 """
@@ -269,6 +269,46 @@ class Handler(BaseHTTPRequestHandler):
             return True
 
 
+class TwoUrls(Handler):
+    """HTTP+SSE of 2024-11-05: a stream for all that is said, and a second URL for what is heard."""
+
+    def do_GET(self):
+        if self.path != "/sse":
+            return self.whole(404, b"")
+        number, said = str(next(numbers)), queue.Queue()
+        sessions[number] = (set(), said)
+        note_down("gateway", "opens", session=number)
+        self.begin()
+        self.wfile.write(f"event: endpoint\ndata: /messages?session={number}\n\n".encode())
+        self.wfile.flush()
+        while not self.gone():
+            try:
+                self.tell(said.get(timeout=0.02))
+            except queue.Empty:
+                continue
+        del sessions[number]
+        return note_down("gateway", "closes", session=number)
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        number = self.path.partition("/messages?session=")[2]
+        if number not in sessions:
+            return self.whole(404 if number else 405, b"")
+        message = json.loads(body)
+        note_down("gateway", message, headers=dict(self.headers), session=number)
+        self.whole(202, b"")
+        if "method" not in message or "id" not in message:
+            return heard(message)
+        return threading.Thread(target=self.serve, args=(message, number), daemon=True).start()
+
+    @staticmethod
+    def serve(message, number):
+        said = sessions[number][1]
+        answered = answer(message, said.put, number)
+        if answered is not None:
+            said.put({"jsonrpc": "2.0", "id": message["id"], **answered})
+
+
 def stdio():
     writing = threading.Lock()
 
@@ -304,7 +344,7 @@ note_down("gateway", dict(os.environ), environment=True)
 if HOW == "stdio":
     stdio()
 else:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), TwoUrls if HOW == "sse" else Handler)
     server.daemon_threads = True
     print(server.server_port, flush=True)
     server.serve_forever()

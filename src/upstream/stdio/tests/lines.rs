@@ -9,7 +9,7 @@ use crate::exchange::RejectKind;
 use crate::net::Ends;
 use crate::secret::Secret;
 use crate::upstream::Transport;
-use crate::upstream::stdio::framing::{Whose, in_head, whose};
+use crate::upstream::channel::framing::{Whose, in_head, whose};
 use crate::upstream::stdio::output::Output;
 use crate::wire::mcp::Era;
 
