@@ -15,13 +15,13 @@ use crate::exchange::{Answer, Asked, Outcome, Question, Reject, RejectKind, Resp
 use crate::net::Ends;
 use crate::upstream::ServerSettings;
 use crate::upstream::heard::Heard;
-use crate::upstream::link::{Changes, Outgoing};
+use crate::upstream::link::{Changes, Outgoing, ROOTS_CHANGED};
 use crate::upstream::loudness::Loudness;
 use crate::upstream::question::{self, Verdict};
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, RequestId, decode, one_line,
 };
-use crate::wire::mcp::{Era, Features, InputKind};
+use crate::wire::mcp::{Era, Feature, Features, InputKind};
 
 use super::framing::{Whose, in_head, whose};
 use super::pending::Table;
@@ -154,7 +154,14 @@ impl Conversation {
 
     // --- what is written beside requests ---
 
-    pub(in crate::upstream) fn send_control(&self, text: Bytes) {
+    /// Tells the server that its client's roots have changed, where it was told that it would be.
+    pub(in crate::upstream) fn roots_changed(&self) {
+        if self.era() == Some(Era::Legacy) && self.features.contains(Feature::RootsChanged) {
+            self.send_control(ROOTS_CHANGED);
+        }
+    }
+
+    pub(super) fn send_control(&self, text: Bytes) {
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         if control.len() >= CONTROL_MAX {
             count(&self.counts.others);

@@ -11,13 +11,11 @@ use tokio_util::task::TaskTracker;
 use crate::clock::Clock;
 use crate::exchange::Reply;
 use crate::runtime::Tasks;
-use crate::wire::mcp::{Capabilities, Era, Feature, Features, Kinds};
+use crate::wire::mcp::{Capabilities, Era, Features, Kinds};
 
 use crate::upstream::ServerSettings;
 use crate::upstream::heard::Heard;
-use crate::upstream::link::{
-    BoxFuture, Changes, Connector, Link, Outgoing, ROOTS_CHANGED, StartError, Started, Want, subscription,
-};
+use crate::upstream::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want, subscription};
 use crate::upstream::loudness::Loudness;
 use crate::upstream::place::Place;
 
@@ -176,9 +174,7 @@ impl Link for StdioLink {
     }
 
     fn roots_changed(self: Arc<Self>) {
-        if self.era == Era::Legacy && self.connection.features().contains(Feature::RootsChanged) {
-            self.connection.send_control(ROOTS_CHANGED);
-        }
+        self.connection.roots_changed();
     }
 
     fn relist(&self) {
