@@ -124,11 +124,14 @@ async fn who_was_asked_is_told_that_a_visit_is_over() {
         assert!(ones.is_string() && ones != twos && ones != "e-1", "{over}: {ones} {twos}");
         is_told(&mut first, &ones).await;
         is_told(&mut two.listen().await, &twos).await;
-        let again = visited(&one, over).await;
-        is_told(&mut first, &again).await;
+        // The script speaks beside its calls on the newest session alone.
+        if over == "call" {
+            let again = visited(&one, over).await;
+            is_told(&mut first, &again).await;
+        }
 
         let stateless = Client::able(Era::Stateless, app.addr, "/mcp", None, ABLE).await;
-        assert!(visited(&stateless, over).await.is_null());
+        assert!(visited(&stateless, over).await.is_null(), "it knows no such ids");
         app.stop().await;
     }
 }
