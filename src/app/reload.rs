@@ -16,7 +16,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::codes::Code;
 use crate::config::{self, Diagnostic, Inputs, Loaded, Settings};
-use crate::downstream::{Downstream, DownstreamSettings};
+use crate::downstream::{Downstream, DownstreamSettings, HttpSse};
 use crate::gateway::{Auth, Changes, Gateway, GatewaySettings};
 use crate::id::UpstreamName;
 use crate::runtime::{Ready, Tasks};
@@ -89,6 +89,11 @@ impl Kept {
         }
     }
 
+    /// Says whether the transport of 2024-11-05 is there.
+    pub(super) const fn http_sse(&self) -> HttpSse {
+        self.downstream.http_sse
+    }
+
     /// Names what is otherwise in new settings, as the file spells it.
     fn differences(&self, new: &Self) -> Vec<&'static str> {
         let (one, two) = (&self.downstream, &new.downstream);
@@ -106,6 +111,7 @@ impl Kept {
         };
         let different = [
             (one.addresses != two.addresses || one.sockets != two.sockets, "listen.http"),
+            (one.http_sse != two.http_sse, "listen.http_sse"),
             (one.tls != two.tls, "listen.tls_cert and tls_key"),
             (one.allowed_hosts != two.allowed_hosts, "listen.allowed_hosts"),
             (one.allowed_origins != two.allowed_origins, "listen.allowed_origins"),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::signal::unix::Signal;
 
 use crate::codes::Code;
+use crate::downstream::HttpSse;
 use crate::gateway::Gateway;
 use crate::runtime::{self, Tasks};
 use crate::upstream::Phase;
@@ -31,8 +32,21 @@ impl Bound {
     /// Returns where clients connect, as a person types it.
     #[must_use]
     pub fn endpoints(&self) -> Vec<String> {
+        self.spelled("/mcp")
+    }
+
+    /// Returns where clients of the transport of 2024-11-05 connect; nowhere unless that is on.
+    #[must_use]
+    pub fn older_endpoints(&self) -> Vec<String> {
+        match self.kept.http_sse() {
+            HttpSse::On => self.spelled("/sse"),
+            HttpSse::Off => Vec::new(),
+        }
+    }
+
+    fn spelled(&self, path: &str) -> Vec<String> {
         let spelled = |listener: &crate::net::Listener| {
-            let path = if listener.address().is_some() { "/mcp" } else { "" };
+            let path = if listener.address().is_some() { path } else { "" };
             format!("{listener}{path}")
         };
         self.listeners.iter().map(spelled).collect()

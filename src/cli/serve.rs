@@ -38,11 +38,14 @@ async fn gateway(loaded: Loaded, next: &str) -> Result<Exit, Trouble> {
     bound.follow(loaded.inputs)?;
     let probe = |address: &SocketAddr| format!("http://{address}/readyz");
     let admin = bound.admin_addresses().iter().map(probe).collect::<Vec<_>>().join(", ");
-    let mcp = bound.endpoints().join(", ");
+    let (mcp, older) = (bound.endpoints().join(", "), bound.older_endpoints().join(", "));
     bound.start();
     let servers = bound.describe().await;
     say(&format!("portcullis {}", env!("CARGO_PKG_VERSION")));
     say(&format!("  MCP      {mcp}"));
+    if !older.is_empty() {
+        say(&format!("  HTTP+SSE {older}"));
+    }
     say(&format!("  probes   {admin}"));
     for server in servers {
         say(&format!("  server   {server}"));

@@ -5,7 +5,7 @@ pub(super) const ROOT_LATER: &[&str] =
     &["aliases", "audit", "audit_keep_days", "external", "on_audit_failure", "scopes", "tool_groups", "workflows"];
 
 pub(super) const LISTEN: &[&str] =
-    &["admin", "allowed_hosts", "allowed_origins", "auth", "health", "http", "tls_cert", "tls_key"];
+    &["admin", "allowed_hosts", "allowed_origins", "auth", "health", "http", "http_sse", "tls_cert", "tls_key"];
 pub(super) const LISTEN_LATER: &[&str] = &["public_url"];
 
 pub(super) const MCP: &[&str] = &[

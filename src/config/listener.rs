@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::Uri;
 
 use crate::codes::Code;
-use crate::downstream::{AccessLog, DownstreamSettings};
+use crate::downstream::{AccessLog, DownstreamSettings, HttpSse};
 use crate::gateway::Auth;
 use crate::net::TlsFiles;
 use crate::telemetry::{LogFormat, LogSettings};
@@ -50,6 +50,9 @@ pub(super) fn listen(table: Option<&Table<'_>>, base: &Path, settings: &mut Down
         (settings.addresses, settings.sockets) = (found.addresses, found.sockets);
     } else {
         taken.extend(&settings.addresses);
+    }
+    if table.get("http_sse").and_then(|value| value.flag()).unwrap_or_default() {
+        settings.http_sse = HttpSse::On;
     }
     let admin = table.get("admin").and_then(|value| probed(&value, &mut taken));
     settings.tls = tls(table, base);

@@ -83,6 +83,13 @@ pub(super) fn listen() -> Rows {
                 http,
             ),
         ),
+        (
+            "http_sse",
+            flag(
+                false,
+                "Whether /sse and /sse/SERVER are there too, for clients that know HTTP+SSE of 2024-11-05 alone.",
+            ),
+        ),
         ("tls_cert", text("The certificate and its chain in PEM form; read again when it changes.")),
         ("tls_key", text("Its private key in PEM form, not encrypted.")),
     ]

@@ -8,7 +8,8 @@ use http::{HeaderValue, Response};
 use crate::exchange::{
     Answer, Call, ClientFacts, Discovery, Event, Exchange, Handler, Owner, ReasonCode, Reject, RejectKind, Told,
 };
-use crate::session::{NewSession, Session, SessionError};
+use crate::id::PrincipalId;
+use crate::session::{NewSession, Place, Session, SessionError};
 use crate::wire::bridge::server_info;
 use crate::wire::json::{self, Raw};
 use crate::wire::jsonrpc::{Params, Request};
@@ -26,7 +27,11 @@ use super::server::Door;
 impl<H: Handler> Door<H> {
     /// Answers `initialize`. A session id on it is stale and ignored.
     pub(super) async fn initialize(&self, visit: &Visit<H::Caller>, request: &Request) -> Response<Body> {
-        let (session, answer) = match self.open(visit, request).await {
+        let opened = match self.place(&visit.principal) {
+            Ok(place) => self.open(visit, request, Arc::new(place)).await,
+            Err(refusal) => Err(refusal),
+        };
+        let (session, answer) = match opened {
             Ok(opened) => opened,
             Err(refusal) => return visit.refuse(refusal, Some(request.id.clone())),
         };
@@ -38,14 +43,23 @@ impl<H: Handler> Door<H> {
         response
     }
 
-    /// Opens a session; returns it with the answer.
+    /// Takes a place among the sessions.
     ///
     /// # Errors
-    /// [`Refusal`]: params that cannot be read, too many sessions, or a drain.
+    /// [`Refusal`]: too many sessions.
+    pub(super) fn place(&self, principal: &PrincipalId) -> Result<Place, Refusal> {
+        self.sessions.place(principal).map_err(no_session)
+    }
+
+    /// Opens a session at a place; returns it with the answer.
+    ///
+    /// # Errors
+    /// [`Refusal`]: params that cannot be read, or a drain.
     pub(super) async fn open(
         &self,
         visit: &Visit<H::Caller>,
         request: &Request,
+        place: Arc<Place>,
     ) -> Result<(Arc<Session>, Rendered), Refusal> {
         let rejected = |reject| Refusal::of_reject(reject, Era::Legacy);
         if self.drain.is_draining() {
@@ -85,10 +99,8 @@ impl<H: Handler> Door<H> {
         };
         let told = Told::default();
         let (principal, endpoint) = (visit.principal.clone(), visit.endpoint.clone());
-        let session = self
-            .sessions
-            .create(NewSession { principal, endpoint, client, told })
-            .map_err(|err| rejected(no_session(err)))?;
+        let new = NewSession { principal, endpoint, client, told };
+        let session = self.sessions.create_at(place, new).map_err(no_session)?;
         let instructions = discovery.instructions.as_deref().map(member_instructions).unwrap_or_default();
         let capabilities = discovery.capabilities.spelled();
         let info = server_info();
@@ -100,13 +112,15 @@ impl<H: Handler> Door<H> {
     }
 }
 
-fn no_session(err: SessionError) -> Reject {
-    match err {
+/// Refuses a session.
+pub(super) fn no_session(err: SessionError) -> Refusal {
+    let reject = match err {
         SessionError::Random => Reject::upstream(RejectKind::Upstream, "No session can be opened", err.to_string()),
         SessionError::TooMany | SessionError::TooManyOfPrincipal => {
             Reject::client(RejectKind::TooMany, "Too many sessions", ReasonCode::OverLimit).with_detail(err.to_string())
         }
-    }
+    };
+    Refusal::of_reject(reject, Era::Legacy)
 }
 
 /// Reads what a client says of itself; a version that is no string counts as none [FC-CLI-02].

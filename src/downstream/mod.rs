@@ -8,8 +8,10 @@ mod ask;
 mod batch;
 mod body;
 mod connection;
+mod conversation;
 mod credential;
 mod handshake;
+mod http_sse;
 mod legacy;
 mod origin;
 mod park;
@@ -29,5 +31,5 @@ mod stream;
 mod tests;
 
 pub use server::Downstream;
-pub use settings::{AccessLog, DownstreamSettings};
+pub use settings::{AccessLog, DownstreamSettings, HttpSse};
 pub use stdio::{Parted, PipeClient, Terms};

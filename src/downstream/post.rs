@@ -110,6 +110,15 @@ pub(super) fn label(method: &str) -> &'static str {
     Method::from_name(method).map_or("other", |method| method.spec().name)
 }
 
+/// Returns what a message is, for the log.
+pub(super) fn label_of(message: &Message) -> &'static str {
+    match message {
+        Message::Request(request) => label(&request.method),
+        Message::Notification(_) => "notification",
+        Message::Response(_) => "response",
+    }
+}
+
 // === impl Door ===
 
 impl<H: Handler> Door<H> {
@@ -130,12 +139,12 @@ impl<H: Handler> Door<H> {
             Ok(Decoded::Batch(batch)) => return self.batch(visit, batch).await,
             Err(DecodeError { kind, id }) => return visit.refuse(Fault::from(kind), id),
         };
-        let (method, id, params) = match &message {
-            Message::Request(request) => (label(&request.method), Some(&request.id), request.params.as_deref()),
-            Message::Notification(notification) => ("notification", None, notification.params.as_deref()),
-            Message::Response(_) => ("response", None, None),
+        let (id, params) = match &message {
+            Message::Request(request) => (Some(&request.id), request.params.as_deref()),
+            Message::Notification(notification) => (None, notification.params.as_deref()),
+            Message::Response(_) => (None, None),
         };
-        visit.method = method;
+        visit.method = label_of(&message);
         let meta = match RequestMeta::read(params) {
             Ok(meta) => meta,
             Err(err @ (MetaError::Malformed(_) | MetaError::WrongType(_))) => {

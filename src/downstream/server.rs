@@ -27,18 +27,17 @@ use crate::wire::mcp::{Era, name};
 use super::accept::Take;
 use super::answer::log_refusal;
 use super::body::Body;
+use super::http_sse::Streams;
 use super::origin::{self, Foreign, Reach};
 use super::post::Visit;
 use super::respond::{Fault, Refusal, bare, spare};
-use super::router::{Route, route};
+use super::router::{Route, Transport, route};
 use super::{AccessLog, DownstreamSettings, credential};
 
 /// How many calls may go on whose clients are gone.
 const ORPHANS_MAX: usize = 256;
 /// The longest pause between two searches for idle sessions.
 const REAP_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// The verbs of an endpoint.
-const VERBS: &str = "GET, POST, DELETE, OPTIONS";
 
 /// The front door. Clones share it.
 #[derive(Debug)]
@@ -54,6 +53,8 @@ pub(super) struct Door<H> {
     pub(super) sessions: SessionStore,
     pub(super) orphans: Arc<Semaphore>,
     pub(super) parked: Arc<ParkedCalls>,
+    pub(super) streams: Streams<H>,
+    pub(super) clock: Clock,
 }
 
 /// What is known of a request, for the log.
@@ -90,14 +91,17 @@ impl<H: Handler> Downstream<H> {
             ..ParkedLimits::default()
         };
         let parked = ParkedCalls::new(limits, clock.clone(), tasks.clone(), drain.clone());
-        let door = Arc::new(Door { settings, handler, tasks, drain, sessions, orphans, parked });
+        let streams = Streams::default();
+        let door = Arc::new(Door { settings, handler, tasks, drain, sessions, orphans, parked, streams, clock });
         let weak = Arc::downgrade(&door);
         door.tasks.spawn("session reaper", async move {
             let mut ticks = tokio::time::interval(pause);
             loop {
                 ticks.tick().await;
                 let Some(door) = weak.upgrade() else { return };
-                door.sessions.reap(clock.now());
+                let now = door.clock.now();
+                door.sessions.reap(now);
+                door.streams.reap(now, door.settings.session_idle);
             }
         });
         Self(door)
@@ -140,12 +144,15 @@ impl<H: Handler> Downstream<H> {
 
     /// Ends the legacy sessions that `keeps` does not keep, with what they have in flight; returns how many [CFG-4].
     pub fn retain_sessions(&self, keeps: impl Fn(&PrincipalId, &Endpoint) -> bool) -> usize {
-        self.0.sessions.retain(keeps)
+        let ended = self.0.sessions.retain(&keeps);
+        self.0.streams.retain_of(keeps);
+        ended
     }
 
     /// Ends all legacy sessions with what they have in flight: the last step of a drain.
     pub fn close_sessions(&self) {
         self.0.sessions.clear();
+        self.0.streams.retain_of(|_, _| false);
     }
 }
 
@@ -153,7 +160,7 @@ impl<H: Handler> Downstream<H> {
 
 impl<H: Handler> Door<H> {
     /// Judges a request and answers it.
-    pub(super) async fn serve<B>(&self, request: Request<B>, reach: Reach) -> Response<Body>
+    pub(super) async fn serve<B>(self: &Arc<Self>, request: Request<B>, reach: Reach) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
@@ -173,16 +180,17 @@ impl<H: Handler> Door<H> {
         response
     }
 
-    async fn route<B>(&self, head: Parts, body: B, seen: &mut Seen) -> Response<Body>
+    async fn route<B>(self: &Arc<Self>, head: Parts, body: B, seen: &mut Seen) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let route = route(head.uri.path());
-        if route == Route::Unknown {
-            return seen.refuse(Fault::NotFound);
-        }
+        let (transport, endpoint) = match route(head.uri.path(), self.settings.http_sse) {
+            Route::Endpoint(transport, endpoint) => (transport, Some(endpoint)),
+            Route::NoServer => (Transport::Streamable, None),
+            Route::Unknown => return seen.refuse(Fault::NotFound),
+        };
         if head.method == Verb::OPTIONS {
-            return preflight(&head.headers);
+            return preflight(&head.headers, transport.verbs());
         }
         let caller = match self.handler.identify(&credential::read(&head.headers)) {
             Ok(caller) => caller,
@@ -191,23 +199,25 @@ impl<H: Handler> Door<H> {
         let principal = caller.principal().clone();
         seen.principal = Some(principal.clone());
         // A server that is not granted and one that is not there are answered with the same bytes.
-        let endpoint = match route {
-            Route::Endpoint(endpoint) if endpoint == Endpoint::All || caller.serves(&endpoint) => endpoint,
-            Route::Endpoint(_) | Route::NoServer | Route::Unknown => return seen.refuse(Fault::NotFound),
+        let Some(endpoint) = endpoint.filter(|endpoint| *endpoint == Endpoint::All || caller.serves(endpoint)) else {
+            return seen.refuse(Fault::NotFound);
         };
         if head.method == Verb::POST
             && let Err(reject) = self.handler.admit(&caller)
         {
             return seen.refuse(Refusal::of_reject(reject, Era::Stateless));
         }
-        let Parts { method: verb, headers, .. } = head;
+        let Parts { method: verb, headers, uri, .. } = head;
         let take = Take::read(&headers);
         let mut visit = Visit { caller, principal, endpoint, headers, take, method: seen.method };
-        let response = match verb {
-            Verb::POST => self.post(&mut visit, body).await,
-            Verb::GET => self.get(&visit).await,
-            Verb::DELETE => self.delete(&visit),
-            _ => visit.refuse(Fault::Verb(VERBS), None),
+        let response = match (transport, verb) {
+            (Transport::Streamable, Verb::POST) => self.post(&mut visit, body).await,
+            (Transport::Streamable, Verb::GET) => self.get(&visit).await,
+            (Transport::Streamable, Verb::DELETE) => self.delete(&visit),
+            (Transport::HttpSse, Verb::GET) => self.open_stream(&visit),
+            // In a box, so that the calls of the other transport do not carry its room.
+            (Transport::HttpSse, Verb::POST) => Box::pin(self.post_to_stream(&mut visit, uri.query(), body)).await,
+            (Transport::HttpSse | Transport::Streamable, _) => visit.refuse(Fault::Verb(transport.verbs()), None),
         };
         seen.method = visit.method;
         spare(visit.headers);
@@ -236,7 +246,7 @@ fn verb_label(verb: &Verb) -> &'static str {
 }
 
 /// Answers OPTIONS; the origin, if any, has been found allowed [R30, FC-HTP-13].
-fn preflight(headers: &HeaderMap) -> Response<Body> {
+fn preflight(headers: &HeaderMap, verbs: &'static str) -> Response<Body> {
     const HEADERS: &str = "Authorization, Content-Type, Accept, Last-Event-ID, MCP-Protocol-Version, Mcp-Method, \
                            Mcp-Name, Mcp-Session-Id, X-Api-Key";
     let mut allowed = HEADERS.to_owned();
@@ -250,9 +260,9 @@ fn preflight(headers: &HeaderMap) -> Response<Body> {
     }
     let mut response = bare(StatusCode::NO_CONTENT);
     let out = response.headers_mut();
-    out.insert(ALLOW, HeaderValue::from_static(VERBS));
+    out.insert(ALLOW, HeaderValue::from_static(verbs));
     if headers.contains_key(http::header::ORIGIN) {
-        out.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(VERBS));
+        out.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(verbs));
         out.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
         let allowed = HeaderValue::from_str(&allowed).unwrap_or(HeaderValue::from_static(HEADERS));
         out.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed);

@@ -17,6 +17,16 @@ pub enum AccessLog {
     On,
 }
 
+/// Whether the transport of 2024-11-05 is there too [TRN-1].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HttpSse {
+    /// Streamable HTTP alone.
+    #[default]
+    Off,
+    /// At `/sse`.
+    On,
+}
+
 /// Settings of the MCP listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownstreamSettings {
@@ -31,6 +41,8 @@ pub struct DownstreamSettings {
     pub allowed_hosts: Vec<String>,
     /// Origins (scheme, host, port) that a browser page may have; loopback origins are taken on a loopback listener.
     pub allowed_origins: Vec<String>,
+    /// Whether the transport of 2024-11-05 is there too.
+    pub http_sse: HttpSse,
     /// The largest request body, in bytes; over it 413.
     pub body_bytes_max: usize,
     /// The largest request head, in bytes; over it 431.
@@ -69,6 +81,7 @@ impl Default for DownstreamSettings {
             tls: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            http_sse: HttpSse::Off,
             body_bytes_max: 16 << 20,
             header_bytes_max: 64 << 10,
             headers_max: 100,

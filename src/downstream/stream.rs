@@ -22,6 +22,7 @@ use crate::wire::jsonrpc::one_line;
 use crate::wire::sse::{self, Head, KEEP_ALIVE};
 
 use super::body::Body;
+use super::http_sse::Outbox;
 use super::respond::blank;
 use super::resume::Driver;
 use super::spoken::Spoken;
@@ -51,6 +52,8 @@ enum Source {
     Call(Spoken),
     /// A call that its client may come back to.
     Held(Driver),
+    /// All that the client of 2024-11-05 is told.
+    Told(Outbox),
     /// All has been said.
     Over,
 }
@@ -62,6 +65,7 @@ impl Source {
         match self {
             Self::Call(spoken) => Told::poll(lead, cx, |cx| spoken.poll_said(cx)),
             Self::Held(driver) => driver.poll(lead, cx),
+            Self::Told(outbox) => outbox.poll(lead, cx),
             Self::Over => Poll::Ready(None),
         }
     }
@@ -70,14 +74,14 @@ impl Source {
     fn may_leave(&mut self) -> bool {
         match self {
             Self::Held(driver) => driver.may_leave(),
-            Self::Call(_) | Self::Over => false,
+            Self::Call(_) | Self::Told(_) | Self::Over => false,
         }
     }
 
     const fn is_over(&self) -> bool {
         match self {
             Self::Call(spoken) => spoken.is_over(),
-            Self::Held(_) => false,
+            Self::Held(_) | Self::Told(_) => false,
             Self::Over => true,
         }
     }
@@ -94,6 +98,11 @@ impl Events {
     /// Starts a stream that its client may come back to; `primer` is what it begins with.
     pub(super) fn held(driver: Driver, primer: Option<Bytes>, keep_alive: Duration) -> Self {
         Self { lead: primer.unwrap_or_default(), ..Self::from(Source::Held(driver), keep_alive) }
+    }
+
+    /// Starts the stream of a client whose messages all go over it; `first` is what it begins with.
+    pub(super) fn told(outbox: Outbox, first: Bytes, keep_alive: Duration) -> Self {
+        Self { lead: first, ..Self::from(Source::Told(outbox), keep_alive) }
     }
 
     /// Starts a stream that its client has come back to, and has missed so much of.

@@ -129,7 +129,7 @@ impl Inspection {
             Event::Ask(question) => Event::Ask(named(question, server, self.own_names)),
             Event::Log(message) => {
                 let cut = shaper.and_then(|shaper| shaper.cut(message.raw()));
-                let message = cut.map_or(message, LogMessage::read);
+                let message = cut.map_or(message, LogMessage::text);
                 Event::Log(if self.own_names { message } else { message.named(server.as_str()) })
             }
             Event::Progress(raw) => Event::Progress(shaper.and_then(|shaper| shaper.cut(&raw)).unwrap_or(raw)),

@@ -357,7 +357,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if turn.is_over(cx) {
                     return Poll::Pending;
                 }
-                match ready!(poll_read_into(&mut self.stream, cx, &mut (&mut self.read).limit(turn.left()))) {
+                let room = turn.share(length - self.read.len());
+                match ready!(poll_read_into(&mut self.stream, cx, &mut (&mut self.read).limit(room))) {
                     Ok(0) => return Poll::Ready(Err(self.spoilt(ExchangeError::Closed))),
                     Ok(count) => turn.took(count),
                     Err(err) => return Poll::Ready(Err(self.spoilt(err.into()))),

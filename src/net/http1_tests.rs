@@ -265,8 +265,8 @@ async fn interim_heads_and_trailers_have_an_end() {
 /// A body that is there all at once is read in turns, and all of it is shown as it comes.
 #[tokio::test]
 async fn a_large_body_is_read_in_turns() {
-    let body = vec![b'x'; 3 * TURN_BYTES + 7];
-    let (ours, mut theirs) = duplex(1 << 20);
+    let body = vec![b'x'; 3 * TURN_BYTES + TURN_BYTES / 2];
+    let (ours, mut theirs) = duplex(4 * TURN_BYTES);
     theirs.write_all(&body).await.unwrap();
     let mut connection = Connection::new(ours);
     let (mut polls, mut shown) = (0, 0);

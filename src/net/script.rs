@@ -54,6 +54,7 @@ pub(crate) struct ScriptedServer {
     requests: Arc<Mutex<Vec<Recorded>>>,
     written: Arc<AtomicUsize>,
     gone: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
 }
 
 type Script = Arc<dyn Fn(&Recorded) -> Vec<Step> + Send + Sync>;
@@ -90,7 +91,14 @@ impl ScriptedServer {
     pub(crate) async fn start(tasks: &Tasks, script: impl Fn(&Recorded) -> Vec<Step> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let server = Self { addr, requests: Arc::default(), written: Arc::default(), gone: Arc::default() };
+        let server = Self {
+            addr,
+            requests: Arc::default(),
+            written: Arc::default(),
+            gone: Arc::default(),
+            connections: Arc::default(),
+        };
+        let connections = Arc::clone(&server.connections);
         let (requests, written, gone) =
             (Arc::clone(&server.requests), Arc::clone(&server.written), Arc::clone(&server.gone));
         let script: Script = Arc::new(script);
@@ -98,6 +106,7 @@ impl ScriptedServer {
         tasks.spawn("scripted server", async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
+                connections.fetch_add(1, Ordering::SeqCst);
                 let (requests, written, gone) = (Arc::clone(&requests), Arc::clone(&written), Arc::clone(&gone));
                 let script = Arc::clone(&script);
                 all.spawn("scripted connection", async move {
@@ -121,6 +130,11 @@ impl ScriptedServer {
     /// Returns how many response bytes the socket has taken.
     pub(crate) fn written(&self) -> usize {
         self.written.load(Ordering::SeqCst)
+    }
+
+    /// Returns how many connections there have been.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 
     /// Returns how often a peer was gone in the middle of [`Step::Hang`] or [`Step::Endless`].

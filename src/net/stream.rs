@@ -228,7 +228,7 @@ impl AsyncWrite for HttpStream {
         if this.turn.is_over(cx) {
             return Poll::Pending;
         }
-        let part = buf.get(..this.turn.left()).unwrap_or(buf);
+        let part = buf.get(..this.turn.share(buf.len())).unwrap_or(buf);
         let polled = Pin::new(&mut this.stream).poll_write(cx, part);
         this.wrote(cx, polled)
     }
@@ -242,7 +242,8 @@ impl AsyncWrite for HttpStream {
         if this.turn.is_over(cx) {
             return Poll::Pending;
         }
-        let polled = match cut(bufs, this.turn.left()) {
+        let bytes = bufs.iter().map(|buf| buf.len()).sum();
+        let polled = match cut(bufs, this.turn.share(bytes)) {
             None => Pin::new(&mut this.stream).poll_write_vectored(cx, bufs),
             Some(part) => Pin::new(&mut this.stream).poll_write_vectored(cx, &part),
         };
@@ -289,7 +290,7 @@ impl Stall {
 mod tests {
     use std::io::IoSlice;
     use std::pin::Pin;
-    use std::task::{Poll, ready};
+    use std::task::Poll;
     use std::time::Duration;
 
     use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _};
@@ -373,19 +374,24 @@ mod tests {
         let mut most = 0;
         let written = std::future::poll_fn(|cx| {
             let mut turn = 0;
-            while !left.is_empty() {
-                let count = ready!(Pin::new(&mut stream).poll_write_vectored(cx, left)).unwrap();
-                turn += count;
+            // hyper asks more than once in a poll.
+            for _ in 0..3 {
+                if left.is_empty() {
+                    return Poll::Ready(());
+                }
+                if let Poll::Ready(count) = Pin::new(&mut stream).poll_write_vectored(cx, left) {
+                    turn += count.as_ref().unwrap();
+                    IoSlice::advance_slices(&mut left, count.unwrap());
+                }
                 most = most.max(turn);
-                IoSlice::advance_slices(&mut left, count);
             }
-            Poll::Ready(())
+            Poll::Pending
         });
         let mut read = vec![0; body.len()];
         let (_, read_all) = tokio::join!(written, client.read_exact(&mut read));
         read_all.unwrap();
         assert!(read == body);
-        assert!(most <= TURN_BYTES, "{most}");
+        assert!(most <= TURN_BYTES + TURN_BYTES / 4, "{most}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use crate::clock::{Clock, Moment};
 use crate::wire::json;
@@ -25,6 +25,8 @@ use super::told::{Batch, Frames, Numbering, Source, Told, size};
 const STREAMS_MAX: usize = 64;
 /// How long a client is asked to wait before it comes back, in milliseconds.
 const RETRY_MS: u64 = 1_000;
+/// Room for the event that a stream begins with.
+const PRIMER_BYTES: usize = 64;
 
 const TOO_LARGE: &str = "The answer was not read before its connection was lost, and is larger than what is kept";
 const NOT_WHOLE: &str = "The connection was lost before the answer was whole, and it is not kept";
@@ -203,7 +205,11 @@ impl Kept {
         state.source = Some(source);
         state.holder += 1;
         let primer = match priming {
-            Priming::On => sse::message(head(&self.id(0), Some(RETRY_MS)), &[]).pop(),
+            Priming::On => {
+                let mut primer = BytesMut::with_capacity(PRIMER_BYTES);
+                sse::encode_message::<&[u8]>(head(&self.id(0), Some(RETRY_MS)), &[], &mut primer);
+                Some(primer.freeze())
+            }
             Priming::Off => None,
         };
         (primer, state.holder)

@@ -18,8 +18,8 @@ use crate::wire::jsonrpc::{RequestId, Response};
 use crate::wire::mcp::{Kind, Level};
 
 use super::questions::Questions;
-
 use super::replay::{Kept, Shelf};
+use super::store::Place;
 
 /// No severity.
 pub(super) const UNSET: u8 = u8::MAX;
@@ -61,6 +61,8 @@ pub(super) struct Live {
     ended: bool,
     stream: Option<(u64, CancellationToken)>,
     streams_opened: u64,
+    /// Among the sessions that there may be, until it ends.
+    place: Option<Arc<Place>>,
 }
 
 /// A request in flight; its id is free again when this is dropped.
@@ -181,6 +183,7 @@ impl Session {
         let mut live = self.live();
         live.ended = true;
         let calls: Vec<Stop> = live.calls.values().cloned().collect();
+        let place = live.place.take();
         drop(live);
         for call in calls {
             call.stop();
@@ -189,6 +192,7 @@ impl Session {
         self.shelf.close();
         self.watching.clear();
         self.ended.cancel();
+        drop(place);
     }
 
     pub(super) fn touch(&self) {
@@ -203,6 +207,14 @@ impl Session {
 
     fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Live ===
+
+impl Live {
+    pub(super) fn at(place: Arc<Place>) -> Self {
+        Self { place: Some(place), ..Self::default() }
     }
 }
 

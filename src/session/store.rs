@@ -1,7 +1,7 @@
 //! All legacy sessions of the process.
 //!
 //! Invariants: a session is found only by the principal and on the path that opened it; nothing hands out a reference
-//! into the map; whoever removes a session cancels its `ended` and gives its place back, once.
+//! into the map; whoever removes a session cancels its `ended`; a place is given back once, by its last holder.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use crate::seal;
 use super::Session;
 use super::questions::Questions;
 use super::replay::{ReplayLimits, Shelf};
-use super::state::UNSET;
+use super::state::{Live, UNSET};
 
 /// How many sessions there may be, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -68,10 +68,17 @@ pub enum SessionError {
 #[derive(Debug)]
 pub struct SessionStore {
     sessions: DashMap<SessionId, Arc<Session>, RandomState>,
-    counts: Mutex<Counts>,
+    counts: Arc<Mutex<Counts>>,
     numbers: AtomicU64,
     limits: SessionLimits,
     clock: Clock,
+}
+
+/// A place among the sessions; given back when it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    counts: Arc<Mutex<Counts>>,
+    principal: PrincipalId,
 }
 
 #[derive(Debug, Default)]
@@ -86,19 +93,53 @@ impl SessionStore {
     /// Makes an empty store.
     #[must_use]
     pub fn new(limits: SessionLimits, clock: Clock) -> Self {
-        Self { sessions: DashMap::default(), counts: Mutex::default(), numbers: AtomicU64::new(0), limits, clock }
+        Self { sessions: DashMap::default(), counts: Arc::default(), numbers: AtomicU64::new(0), limits, clock }
     }
 
-    /// Opens a session.
+    /// Makes an id that nobody can guess.
+    ///
+    /// # Errors
+    /// [`SessionError::Random`].
+    pub fn new_id() -> Result<SessionId, SessionError> {
+        let random = seal::random::<32>().map_err(|_| SessionError::Random)?;
+        Ok(SessionId::new(&URL_SAFE_NO_PAD.encode(random)))
+    }
+
+    /// Takes a place.
+    ///
+    /// # Errors
+    /// [`SessionError`]: a cap.
+    pub fn place(&self, principal: &PrincipalId) -> Result<Place, SessionError> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.all >= self.limits.max {
+            return Err(SessionError::TooMany);
+        }
+        let mine = counts.of.entry(principal.clone()).or_default();
+        if *mine >= self.limits.per_principal_max {
+            return Err(SessionError::TooManyOfPrincipal);
+        }
+        *mine += 1;
+        counts.all += 1;
+        Ok(Place { counts: Arc::clone(&self.counts), principal: principal.clone() })
+    }
+
+    /// Opens a session at a place of its own.
     ///
     /// # Errors
     /// [`SessionError`]: a cap, or no randomness.
     pub fn create(&self, new: NewSession) -> Result<Arc<Session>, SessionError> {
-        let id = URL_SAFE_NO_PAD.encode(seal::random::<32>().map_err(|_| SessionError::Random)?);
+        let place = self.place(&new.principal)?;
+        self.create_at(Arc::new(place), new)
+    }
+
+    /// Opens a session at the place of what carries it, which sessions one after the other share.
+    ///
+    /// # Errors
+    /// [`SessionError::Random`].
+    pub fn create_at(&self, place: Arc<Place>, new: NewSession) -> Result<Arc<Session>, SessionError> {
         let first_stream = u64::from_le_bytes(seal::random().map_err(|_| SessionError::Random)?);
-        self.take_place(&new.principal)?;
         let session = Arc::new(Session {
-            id: SessionId::new(&id),
+            id: Self::new_id()?,
             number: self.numbers.fetch_add(1, Ordering::Relaxed) + 1,
             principal: new.principal,
             endpoint: new.endpoint,
@@ -110,7 +151,7 @@ impl SessionStore {
             ended: CancellationToken::new(),
             last_used: AtomicU64::new(self.clock.now().as_millis()),
             clock: self.clock.clone(),
-            live: Mutex::default(),
+            live: Mutex::new(Live::at(place)),
             questions: Questions::default(),
             shelf: Shelf::new(self.limits.replay, self.clock.clone(), first_stream),
         });
@@ -134,7 +175,7 @@ impl SessionStore {
     /// Ends a session; says whether it was this call that did.
     pub fn remove(&self, session: &Session) -> bool {
         let Some((_, session)) = self.sessions.remove(&session.id) else { return false };
-        self.end(&session);
+        session.end();
         true
     }
 
@@ -152,7 +193,7 @@ impl SessionStore {
             if let Some((_, session)) =
                 self.sessions.remove_if(&id, |_, session| session.is_idle(now, self.limits.idle))
             {
-                self.end(&session);
+                session.end();
                 ended += 1;
             }
         }
@@ -189,29 +230,18 @@ impl SessionStore {
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
     }
+}
 
-    fn take_place(&self, principal: &PrincipalId) -> Result<(), SessionError> {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.all >= self.limits.max {
-            return Err(SessionError::TooMany);
-        }
-        let mine = counts.of.entry(principal.clone()).or_default();
-        if *mine >= self.limits.per_principal_max {
-            return Err(SessionError::TooManyOfPrincipal);
-        }
-        *mine += 1;
-        counts.all += 1;
-        Ok(())
-    }
+// === impl Place ===
 
-    fn end(&self, session: &Session) {
-        session.end();
+impl Drop for Place {
+    fn drop(&mut self) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.all = counts.all.saturating_sub(1);
-        if let Some(mine) = counts.of.get_mut(&session.principal) {
+        if let Some(mine) = counts.of.get_mut(&self.principal) {
             *mine = mine.saturating_sub(1);
             if *mine == 0 {
-                counts.of.remove(&session.principal);
+                counts.of.remove(&self.principal);
             }
         }
     }

@@ -115,7 +115,7 @@ async fn hang(tool: String, hung: Hung) -> Reply {
     }
     Reply::events(Box::pin(stream::unfold(hung, move |hung| {
         let talk =
-            if tool == "hang_logs" { Event::Log(LogMessage::read(Bytes::from_static(b"{}"))) } else { progress() };
+            if tool == "hang_logs" { Event::Log(LogMessage::text(Bytes::from_static(b"{}"))) } else { progress() };
         async move {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Some((talk, hung))

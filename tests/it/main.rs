@@ -30,6 +30,8 @@ mod help;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod http_sse;
+#[cfg(test)]
 mod ids;
 #[cfg(test)]
 mod kept;

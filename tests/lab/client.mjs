@@ -2,15 +2,17 @@
 //
 //   node client.mjs TARGET MODE [--header 'Name: value']... [--tools N] [--answer ACTION] [CALLS]
 //
-// TARGET: a URL, or a JSON array ["command", "argument", ...] that is started and spoken to over stdio. MODE: legacy |
-// auto | 2026-07-28. --tools: list again until there are N, for a while; a server may add some after its start. CALLS: a JSON array of {"name", "arguments"}, given as text, as a file, or "-" for
-// stdin. --answer: declares elicitation (form and URL), sampling and roots, and answers: elicitations by ACTION (accept |
-// decline | cancel), the others always; what was asked is printed too, as "asked". Printed: {"client", "era", "version", "tools": [names], "results": [one per call]}. A call that the
-// server answers with a JSON-RPC error is a result, {"name", "error": {"code", "message"}}. Exit 1: no connection, no
+// TARGET: a URL, where a path below /sse is spoken to over HTTP+SSE, or a JSON array ["command", "argument", ...] that is
+// started and spoken to over stdio. MODE: legacy | auto | 2026-07-28. --tools: list again until there are N, for a while; a
+// server may add some after its start. CALLS: a JSON array of {"name", "arguments"}, given as text, as a file, or "-" for
+// stdin; with "progress": true its result has what was told of it, {"progress": [numbers]}. --answer: declares elicitation
+// (form and URL), sampling and roots, and answers: elicitations by ACTION (accept | decline | cancel), the others always;
+// what was asked is printed too, as "asked". Printed: {"client", "era", "version", "tools": [names], "results": [one per
+// call]}. A call that the server answers with a JSON-RPC error is a result, {"name", "error": {"code", "message"}}. Exit 1: no connection, no
 // list, or a call without an answer. Exit 2: wrong use.
 
 import { readFileSync } from 'node:fs';
-import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { Client, ProtocolError, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
 const DEADLINE_MS = 60_000;
@@ -83,7 +85,9 @@ function pipes(target) {
 }
 
 function http(target, headers) {
-  return new StreamableHTTPClientTransport(new URL(target), { requestInit: { headers } });
+  const url = new URL(target);
+  const Transport = /^\/sse(\/|$)/.test(url.pathname) ? SSEClientTransport : StreamableHTTPClientTransport;
+  return new Transport(url, { requestInit: { headers } });
 }
 
 function readCalls(given) {
@@ -115,10 +119,12 @@ async function listSettled(client, count) {
   }
 }
 
-async function callOne(client, { name, arguments: args = {} }) {
+async function callOne(client, { name, arguments: args = {}, progress = false }) {
+  const told = progress ? [] : undefined;
+  const options = told && { onprogress: ({ progress: value }) => told.push(value) };
   try {
-    const { content, structuredContent, isError = false } = await client.callTool({ name, arguments: args });
-    return { name, isError, content, structuredContent };
+    const { content, structuredContent, isError = false } = await client.callTool({ name, arguments: args }, options);
+    return { name, isError, content, structuredContent, progress: told };
   } catch (error) {
     if (!(error instanceof ProtocolError)) throw error;
     return { name, error: { code: error.code, message: error.message } };

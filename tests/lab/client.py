@@ -2,11 +2,12 @@
 
     python client.py TARGET MODE [--header 'Name: value']... [--tools N] [--answer ACTION] [CALLS]
 
-TARGET: a URL, or a JSON array ["command", "argument", ...] that is started and spoken to over stdio. MODE: legacy |
-auto | 2026-07-28. --tools: list again until there are N, for a while; a server may add some after its start. CALLS: a
-JSON array of {"name", "arguments"}, given as text, as a file, or "-" for stdin. --answer: declares elicitation, sampling
-and roots, and answers: elicitations by ACTION (accept | decline | cancel), the others always; what was asked is printed
-too, as "asked". Printed:
+TARGET: a URL, where a path below /sse is spoken to over HTTP+SSE, or a JSON array ["command", "argument", ...] that is
+started and spoken to over stdio. MODE: legacy | auto | 2026-07-28. --tools: list again until there are N, for a while; a
+server may add some after its start. CALLS: a JSON array of {"name", "arguments"}, given as text, as a file, or "-" for
+stdin; with "progress": true its result has what was told of it, {"progress": [numbers]}. --answer: declares elicitation,
+sampling and roots, and answers: elicitations by ACTION (accept | decline | cancel), the others always; what was asked is
+printed too, as "asked". Printed:
 {"client", "era", "version", "tools": [names], "results": [one per call]}. A call that the server answers
 with a JSON-RPC error is a result, {"name", "error": {"code", "message"}}. Exit 1: no connection, no list, or a call
 without an answer. Exit 2: wrong use.
@@ -19,9 +20,11 @@ import os
 import sys
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import mcp_types as types
 from mcp import Client, StdioServerParameters
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 from mcp.shared.exceptions import MCPError
 
@@ -77,13 +80,19 @@ async def list_settled(client, count):
 
 
 async def call_one(client, call):
-    name = call["name"]
+    name, told = call["name"], []
+
+    async def tell(progress, total, message):
+        told.append(progress)
+
+    more = {"progress_callback": tell} if call.get("progress") else {}
     try:
-        result = await client.call_tool(name, call.get("arguments", {}))
+        result = await client.call_tool(name, call.get("arguments", {}), **more)
     except MCPError as error:
         return {"name": name, "error": {"code": error.code, "message": error.message}}
     dumped = result.model_dump(mode="json", by_alias=True, exclude_none=True)
     return {
+        **({"progress": told} if more else {}),
         "name": name,
         "isError": dumped.get("isError", False),
         "content": dumped.get("content"),
@@ -128,6 +137,8 @@ async def main(args):
     if args.target.startswith("["):
         command, *arguments = json.loads(args.target)
         return await converse(StdioServerParameters(command=command, args=arguments, env=dict(os.environ)), args)
+    if f"{urlsplit(args.target).path}/".startswith("/sse/"):
+        return await converse(sse_client(args.target, headers=dict(args.header)), args)
     async with create_mcp_http_client(headers=dict(args.header)) as http:
         return await converse(streamable_http_client(args.target, http_client=http), args)
 

@@ -4,24 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use crate::downstream::answer::Rendered;
-use crate::downstream::post::Visit;
-use crate::downstream::server::{Door, Downstream};
+use crate::downstream::conversation::{Carrier, Talk, queue};
+use crate::downstream::server::Downstream;
 use crate::exchange::{Endpoint, Handler};
 use crate::identity::Credential;
 use crate::net::{Frame, LineReader};
-use crate::session::{Session, StreamGuard};
 use crate::wire::jsonrpc::trimmed;
 
-use super::call::{Call, InFlight, log_access};
-use super::writer::{self, Lines};
+use super::writer::Writer;
 
-/// How many batches may be in flight; each holds up to 64 requests.
-const BATCHES_MAX: usize = 16;
+/// How many lines wait to be written.
+pub(super) const LINES_MAX: usize = 16;
 
 /// Who is at the other end of the pipes; it stays the same to the end.
 #[derive(Clone, Debug)]
@@ -54,25 +49,10 @@ pub enum Parted {
     Late,
 }
 
-/// A conversation.
-pub(super) struct Talk<H> {
-    pub(super) door: Arc<Door<H>>,
+/// A conversation on pipes.
+pub(super) struct Piped<H> {
     pub(super) client: PipeClient,
-    pub(super) lines: Lines,
-    pub(super) in_flight: InFlight,
-    pub(super) session: Option<Open>,
-    /// The input has ended.
-    pub(super) over: CancellationToken,
-    /// Bounds the batches in flight, whose requests are not in the table.
-    pub(super) batches: Arc<Semaphore>,
-    calls: TaskTracker,
-}
-
-/// The legacy session of the pipe.
-pub(super) struct Open {
-    pub(super) session: Arc<Session>,
-    /// Keeps it from being idle until its client listens.
-    pub(super) awake: Option<StreamGuard>,
+    pub(super) talk: Talk<H>,
 }
 
 // === impl Downstream ===
@@ -88,34 +68,25 @@ impl<H: Handler> Downstream<H> {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let door = Arc::clone(self.door());
-        let (lines, writer) = writer::queue(output);
+        let (lines, end) = queue(LINES_MAX);
         let (written, broken) = (CancellationToken::new(), CancellationToken::new());
-        door.tasks.spawn("stdio write", writer.run(written.clone(), broken.clone()));
+        door.tasks.spawn("stdio write", Writer::new(output, end).run(written.clone(), broken.clone()));
         let reader = LineReader::patient(input, door.settings.body_bytes_max);
-        let mut talk = Talk {
-            door,
-            client,
-            lines,
-            in_flight: InFlight::default(),
-            session: None,
-            over: CancellationToken::new(),
-            batches: Arc::new(Semaphore::new(BATCHES_MAX)),
-            calls: TaskTracker::new(),
-        };
+        let mut piped = Piped { client, talk: Talk::new(door, lines, Carrier::Pipe) };
         let parted = tokio::select! {
             biased;
             () = terms.cut.cancelled() => Parted::Cut,
             () = broken.cancelled() => Parted::Broken,
-            parted = talk.run(reader, terms.grace, &written) => parted,
+            parted = piped.run(reader, terms.grace, &written) => parted,
         };
-        talk.end();
+        piped.talk.end();
         parted
     }
 }
 
-// === impl Talk ===
+// === impl Piped ===
 
-impl<H: Handler> Talk<H> {
+impl<H: Handler> Piped<H> {
     async fn run<R: AsyncRead + Unpin>(
         &mut self,
         reader: LineReader<R>,
@@ -123,12 +94,9 @@ impl<H: Handler> Talk<H> {
         written: &CancellationToken,
     ) -> Parted {
         self.read(reader).await;
-        self.over.cancel();
-        self.calls.close();
-        // The writer ends when the last who could say something has gone.
-        self.lines.close();
+        let left = self.talk.leave();
         let rest = async {
-            self.calls.wait().await;
+            left.await;
             written.cancelled().await;
         };
         match tokio::time::timeout(grace, rest).await {
@@ -140,10 +108,10 @@ impl<H: Handler> Talk<H> {
     /// Reads to the end of the input, or to the begin of a drain.
     async fn read<R: AsyncRead + Unpin>(&mut self, mut reader: LineReader<R>) {
         loop {
-            self.lines.room().await;
+            self.talk.lines.room().await;
             let frame = tokio::select! {
                 biased;
-                () = self.door.drain.started() => return,
+                () = self.talk.door.drain.started() => return,
                 frame = reader.next() => frame,
             };
             match frame {
@@ -152,29 +120,6 @@ impl<H: Handler> Talk<H> {
                 Ok(Frame::End) => return,
                 Err(err) => return tracing::debug!(%err, "the client's output cannot be read"),
             }
-        }
-    }
-
-    /// Says an answer that is known at once.
-    pub(super) async fn say(&self, visit: &Visit<H::Caller>, rendered: Rendered) {
-        log_access(self.door.settings.access, &visit.principal, visit.method, &rendered);
-        self.lines.say(rendered.parts, Vec::new()).await;
-    }
-
-    /// Lets a call run beside the others.
-    pub(super) fn start(&self, call: Call) {
-        self.spawn(call.run(self.lines.clone(), self.door.settings.access));
-    }
-
-    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.door.tasks.spawn("stdio call", self.calls.track_future(work));
-    }
-
-    /// Ends what is still in flight.
-    fn end(self) {
-        self.in_flight.cancel_all();
-        if let Some(open) = self.session {
-            self.door.sessions.remove(&open.session);
         }
     }
 }

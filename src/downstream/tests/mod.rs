@@ -2,6 +2,7 @@
 
 mod http;
 mod http2;
+mod http_sse;
 mod legacy;
 mod limits;
 mod resume;

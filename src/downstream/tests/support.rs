@@ -322,9 +322,9 @@ impl Hall {
 
 fn chatter() -> Vec<Event> {
     vec![
-        Event::Log(LogMessage::read(note("message", r#"{"level":"debug","data":1}"#))),
+        Event::Log(LogMessage::text(note("message", r#"{"level":"debug","data":1}"#))),
         Event::Progress(note("progress", r#"{"progressToken":"p","progress":1}"#)),
-        Event::Log(LogMessage::read(note("message", r#"{"level":"error","data":"a\nb"}"#))),
+        Event::Log(LogMessage::text(note("message", r#"{"level":"error","data":"a\nb"}"#))),
     ]
 }
 

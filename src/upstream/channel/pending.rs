@@ -124,7 +124,7 @@ impl Table {
         }
         let slot = Arc::clone(oldest.2);
         drop(inner);
-        note(slot.state(), Event::Log(LogMessage::of(message)));
+        note(slot.state(), Event::Log(LogMessage::of(message.clone())));
         true
     }
 

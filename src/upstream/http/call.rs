@@ -219,7 +219,7 @@ impl Call {
                 };
                 self.peer.serve(&request, features).map(Event::Ask)
             }
-            Message::Notification(notification) => self.notified(&notification),
+            Message::Notification(notification) => self.notified(notification),
             Message::Response(response) if self.is_answer(&response, on_error_status) => {
                 let outcome: Outcome = Ok(Answer::Upstream { response: Box::new(response), era: self.peer.era() });
                 Some(Event::Done(outcome))
@@ -241,18 +241,18 @@ impl Call {
         }
     }
 
-    fn notified(&mut self, notification: &Notification) -> Option<Event> {
+    fn notified(&mut self, notification: Notification) -> Option<Event> {
         match &*notification.method {
-            "notifications/progress" => self.progressed(notification),
+            "notifications/progress" => self.progressed(&notification),
             "notifications/message" if matches!(self.outgoing, Outgoing::Call(_)) => {
                 Some(Event::Log(LogMessage::of(notification)))
             }
             "notifications/cancelled" => {
-                self.peer.withdraw(notification);
+                self.peer.withdraw(&notification);
                 None
             }
             _ => {
-                self.peer.hear(notification);
+                self.peer.hear(&notification);
                 None
             }
         }

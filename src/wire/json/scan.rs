@@ -421,13 +421,16 @@ impl<'a> Scanner<'a> {
 
 /// Returns the least of all bytes, and the union of their bits. Written so that the compiler makes vector instructions of it.
 pub(super) fn extremes(block: &[u8]) -> (u8, u8) {
-    let (wide, rest) = block.as_chunks::<64>();
-    let mut least = [u8::MAX; 64];
-    let mut union = [0; 64];
+    let (wide, rest) = block.as_chunks::<256>();
+    let mut least = [u8::MAX; 32];
+    let mut union = [0; 32];
     for chunk in wide {
-        for ((least, union), byte) in least.iter_mut().zip(&mut union).zip(chunk) {
-            *least = (*least).min(*byte);
-            *union |= byte;
+        let (lanes, _) = chunk.as_chunks::<32>();
+        for lane in lanes {
+            for ((least, union), byte) in least.iter_mut().zip(&mut union).zip(lane) {
+                *least = (*least).min(*byte);
+                *union |= byte;
+            }
         }
     }
     let of_rest = rest.iter().fold((u8::MAX, 0), |(least, union), &byte| (least.min(byte), union | byte));

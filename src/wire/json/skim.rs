@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::scan::extremes;
 
 /// So much is marked, or not, as a whole.
-const BLOCK: usize = 32 << 10;
+const BLOCK: usize = 64 << 10;
 
 /// The parts of a text that were seen to be plain.
 #[derive(Clone, Debug, Default)]

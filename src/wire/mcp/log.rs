@@ -2,6 +2,7 @@
 //!
 //! Not for: who may read it. Invariant: what is not rewritten stays byte for byte.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -12,98 +13,98 @@ use crate::wire::jsonrpc::Notification;
 
 /// A whole `notifications/message`.
 #[derive(Clone, Debug)]
-pub struct LogMessage {
-    raw: Bytes,
-    level: Option<Level>,
-    logger: Logger,
-}
+pub struct LogMessage(Form);
 
-/// Where the logger is named.
 #[derive(Clone, Debug)]
-enum Logger {
-    /// Here, in a JSON value.
-    At(Range<usize>),
-    /// Nowhere; the params begin here, and have other members or none.
-    Absent(usize, bool),
-    /// The message cannot be read so far.
-    Unknown,
+enum Form {
+    /// It was read: where its members lie is known.
+    Read(Notification),
+    /// Its text alone.
+    Text(Bytes),
 }
 
 // === impl LogMessage ===
 
 impl LogMessage {
-    /// Takes a notification that was read; what is asked here costs no further look at its text.
+    /// Takes a notification that was read.
     #[must_use]
-    pub fn of(notification: &Notification) -> Self {
-        let raw = notification.raw.clone();
-        let Some(params) = notification.params.as_deref() else {
-            return Self { raw, level: None, logger: Logger::Unknown };
-        };
-        Self::found(raw, params.place().start, params.outline())
+    pub const fn of(notification: Notification) -> Self {
+        Self(Form::Read(notification))
     }
 
-    /// Reads the text of one.
+    /// Takes the text of one.
     #[must_use]
-    pub fn read(raw: Bytes) -> Self {
-        let found = json::nested(&raw, usize::MAX, |key| key == b"params").ok().and_then(|(outer, params)| {
-            let start = outer.at(&raw, "params").ok()??.start;
-            Some((start, params?))
-        });
-        match found {
-            Some((start, params)) => Self::found(raw, start, &params),
-            None => Self { raw, level: None, logger: Logger::Unknown },
-        }
-    }
-
-    fn found(raw: Bytes, start: usize, params: &Outline) -> Self {
-        let level = params.at(&raw, "level").ok().flatten().and_then(|at| Level::of_text(raw.get(at)?));
-        let logger = match params.at(&raw, "logger") {
-            Ok(Some(at)) => Logger::At(at),
-            Ok(None) => Logger::Absent(start, params.is_empty()),
-            Err(_) => Logger::Unknown,
-        };
-        Self { raw, level, logger }
+    pub const fn text(raw: Bytes) -> Self {
+        Self(Form::Text(raw))
     }
 
     /// Returns the text.
     #[must_use]
     pub const fn raw(&self) -> &Bytes {
-        &self.raw
+        match &self.0 {
+            Form::Read(notification) => &notification.raw,
+            Form::Text(raw) => raw,
+        }
     }
 
     /// Takes the text.
     #[must_use]
     pub fn into_raw(self) -> Bytes {
-        self.raw
+        match self.0 {
+            Form::Read(notification) => notification.raw,
+            Form::Text(raw) => raw,
+        }
+    }
+
+    /// Returns where the params begin, and their members.
+    fn params(&self) -> Option<(usize, Cow<'_, Outline>)> {
+        match &self.0 {
+            Form::Read(notification) => {
+                let params = notification.params.as_deref()?;
+                Some((params.place().start, Cow::Borrowed(params.outline())))
+            }
+            Form::Text(raw) => {
+                let (outer, params) = json::nested(raw, usize::MAX, |key| key == b"params").ok()?;
+                Some((outer.at(raw, "params").ok()??.start, Cow::Owned(params?)))
+            }
+        }
     }
 
     /// Returns how severe it is; `None` if it does not say in a known word.
     #[must_use]
-    pub const fn level(&self) -> Option<Level> {
-        self.level
+    pub fn level(&self) -> Option<Level> {
+        let (_, params) = self.params()?;
+        Level::of_text(self.raw().get(params.at(self.raw(), "level").ok()??)?)
     }
 
     /// Spells it with a logger whose name begins with `server`, a name that is plain in JSON. What cannot be read stays as
     /// it is.
     #[must_use]
     pub fn named(self, server: &str) -> Self {
-        let server = server.as_bytes();
-        let text = |at: &Range<usize>| self.raw.get(at.clone()).unwrap_or_default();
-        let (at, parts): (Range<usize>, [&[u8]; 3]) = match &self.logger {
-            Logger::Unknown => return self,
-            Logger::At(at) if text(at).first() == Some(&b'"') => (at.start + 1..at.start + 1, [server, b"/", b""]),
-            Logger::At(at) => (at.clone(), [b"\"", server, b"\""]),
-            Logger::Absent(start, empty) => {
-                let end: &[u8] = if *empty { b"\"" } else { b"\"," };
+        match self.renamed(server.as_bytes()) {
+            Some(named) => Self::text(named),
+            None => self,
+        }
+    }
+
+    fn renamed(&self, server: &[u8]) -> Option<Bytes> {
+        let raw = self.raw();
+        let (start, params) = self.params()?;
+        let text = |at: &Range<usize>| raw.get(at.clone()).unwrap_or_default();
+        let (at, parts): (Range<usize>, [&[u8]; 3]) = match params.at(raw, "logger").ok()? {
+            Some(at) if text(&at).first() == Some(&b'"') => (at.start + 1..at.start + 1, [server, b"/", b""]),
+            Some(at) => (at, [b"\"", server, b"\""]),
+            None => {
+                let end: &[u8] = if params.is_empty() { b"\"" } else { b"\"," };
                 (start + 1..start + 1, [b"\"logger\":\"", server, end])
             }
         };
         let added: usize = parts.iter().map(|part| part.len()).sum();
-        let mut out = Vec::with_capacity(self.raw.len() - at.len() + added);
+        let mut out = Vec::with_capacity(raw.len() - at.len() + added);
         out.extend_from_slice(text(&(0..at.start)));
         parts.iter().for_each(|part| out.extend_from_slice(part));
-        out.extend_from_slice(text(&(at.end..self.raw.len())));
-        Self { raw: Bytes::from(out), level: self.level, logger: Logger::Unknown }
+        out.extend_from_slice(text(&(at.end..raw.len())));
+        Some(Bytes::from(out))
     }
 }
 
@@ -120,7 +121,7 @@ mod tests {
         let message = format!(r#"{{"method":"notifications/message","params":{params},"jsonrpc":"2.0"}}"#);
         let raw = Bytes::from(message);
         let Ok(Decoded::One(Message::Notification(read))) = decode(&raw, &Limits::UPSTREAM) else { panic!("{params}") };
-        [LogMessage::read(raw), LogMessage::of(&read)]
+        [LogMessage::text(raw), LogMessage::of(read)]
     }
 
     #[test]
@@ -140,7 +141,7 @@ mod tests {
             }
         }
         let none = br#"{"jsonrpc":"2.0","method":"notifications/message"}"#;
-        assert_eq!(LogMessage::read(Bytes::from_static(none)).named("up.1").raw(), &none[..]);
+        assert_eq!(LogMessage::text(Bytes::from_static(none)).named("up.1").raw(), &none[..]);
     }
 
     #[test]
@@ -153,6 +154,6 @@ mod tests {
         ] {
             assert!(both(params).iter().all(|message| message.level() == level), "{params}");
         }
-        assert_eq!(LogMessage::read(Bytes::from_static(b"{}")).level(), None);
+        assert_eq!(LogMessage::text(Bytes::from_static(b"{}")).level(), None);
     }
 }

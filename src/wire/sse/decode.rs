@@ -29,6 +29,7 @@ use super::skip::{Ends, Skipping};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 const DATA_PREFIX: &[u8] = b"data: ";
+const MESSAGE_LINE: &[u8] = b"event: message\n";
 
 /// One raw block of an event stream: exactly what its own lines say.
 ///
@@ -241,7 +242,12 @@ impl Decoder {
                 self.position = start + 1;
                 continue;
             }
-            let line_end = memchr2(b'\r', b'\n', rest);
+            let line_end = match first {
+                // Most blocks are of these three lines; what is compared need not be searched.
+                b'\r' | b'\n' => Some(0),
+                b'e' if rest.starts_with(MESSAGE_LINE) => Some(MESSAGE_LINE.len() - 1),
+                _ => memchr2(b'\r', b'\n', rest),
+            };
             let length = line_end.unwrap_or(rest.len());
             let terminator = rest.get(length).copied();
             let consumed = length + terminator.map_or(0, |_| 1);
@@ -403,6 +409,10 @@ impl fmt::Debug for Decoder {
 impl Block {
     /// Adds a line that is not blank; `line` lies in `owner` if it is a field.
     fn add_line(&mut self, owner: &Bytes, line: &[u8]) -> Result<(), DecodeError> {
+        if let Some(value) = line.strip_prefix(DATA_PREFIX) {
+            self.data.add(owner, value);
+            return Ok(());
+        }
         let (name, value) = line.split_at(memchr(b':', line).unwrap_or(line.len()));
         let value = value.strip_prefix(b":").unwrap_or(value);
         let value = value.strip_prefix(b" ").unwrap_or(value);

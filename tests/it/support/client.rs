@@ -1,11 +1,13 @@
 //! A client of either era that shows everything it gets, byte for byte.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
+use super::side::{Reading, Side};
 use super::wire::{Head, Rest, Wire, raw, take_events};
 use super::{Era, quoted};
 
@@ -25,6 +27,8 @@ pub(crate) struct Client {
     version: &'static str,
     /// The capabilities that it declares, an object.
     able: String,
+    /// Its stream, if its path is one of HTTP+SSE: every answer comes on it.
+    side: Option<Arc<Side>>,
 }
 
 /// What came back.
@@ -38,12 +42,19 @@ pub(crate) struct Answer {
 
 /// An open event stream.
 pub(crate) struct Events {
-    wire: Wire,
-    rest: Rest,
+    from: From,
     text: String,
     ready: std::collections::VecDeque<String>,
     /// The last id that an event had.
     last: Option<String>,
+}
+
+/// Where events come from.
+enum From {
+    /// A response of their own.
+    Wire(Wire, Rest),
+    /// The one stream of HTTP+SSE.
+    Side(Reading),
 }
 
 /// The body of a request; `members` stand in its params, `meta` in their `_meta`, each without braces.
@@ -68,29 +79,38 @@ impl Client {
         Self::able(era, addr, path, key, "{}").await
     }
 
-    /// Connects and declares capabilities, an object.
+    /// Connects and declares capabilities, an object. A path below `/sse` is one of HTTP+SSE.
     pub(crate) async fn able(era: Era, addr: SocketAddr, path: &str, key: Option<&str>, able: &str) -> Self {
         let (path, key, able) = (path.to_owned(), key.map(str::to_owned), able.to_owned());
-        let client = Self { addr, path, key, era, session: None, version: "2025-11-25", able };
+        let client = Self { addr, path, key, era, session: None, version: "2025-11-25", able, side: None };
         if era == Era::Legacy { client.opened().await } else { client }
     }
 
     /// Connects as a client of an older revision to `/mcp`, and declares capabilities, an object.
     pub(crate) async fn older(version: &'static str, addr: SocketAddr, able: &str) -> Self {
         let (path, able) = ("/mcp".to_owned(), able.to_owned());
-        Self { addr, path, key: None, era: Era::Legacy, session: None, version, able }.opened().await
+        Self { addr, path, key: None, era: Era::Legacy, session: None, version, able, side: None }.opened().await
     }
 
     /// Opens its session.
     async fn opened(mut self) -> Self {
+        if self.path.starts_with("/sse") {
+            let (wire, head) = self.send("GET", &[], "").await;
+            self.side = Some(Arc::new(Side::of(wire, &head).await));
+        }
         let (able, version) = (&self.able, self.version);
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{able},"clientInfo":{{"name":"it","version":"1"}}}}}}"#
         );
-        let (mut wire, head) = self.send("POST", &[], &body).await;
-        let answer = wire.body(head.rest(false)).await;
-        assert!(head.line.contains(" 200 ") && answer.contains(version), "{} {answer}", head.line);
-        self.session = Some(head.field("mcp-session-id").unwrap().to_owned());
+        if self.side.is_some() {
+            let answer = self.post(&[], &body).await;
+            assert!(answer.is_result(), "{answer:?}");
+        } else {
+            let (mut wire, head) = self.send("POST", &[], &body).await;
+            let answer = wire.body(head.rest(false)).await;
+            assert!(head.line.contains(" 200 ") && answer.contains(version), "{} {answer}", head.line);
+            self.session = Some(head.field("mcp-session-id").unwrap().to_owned());
+        }
         let answer = self.post(&[], r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
         assert_eq!(answer.status, 202);
         self
@@ -108,7 +128,8 @@ impl Client {
 
     async fn writes(&self, verb: &str, more: &[(&str, String)], body: &str) -> Wire {
         let mut wire = Wire::new(TcpStream::connect(self.addr).await.unwrap());
-        let mut text = format!("{verb} {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.path, self.addr);
+        let path = self.side.as_ref().map_or(&self.path, |side| &side.to);
+        let mut text = format!("{verb} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.addr);
         let mut field = |name: &str, value: &str| text.push_str(&format!("{name}: {value}\r\n"));
         if verb == "POST" {
             field("Content-Type", "application/json");
@@ -139,8 +160,20 @@ impl Client {
 
     /// Posts a body.
     pub(crate) async fn post(&self, more: &[(&str, String)], body: &str) -> Answer {
+        let reading = self.reading(body);
         let (wire, head) = self.send("POST", more, body).await;
-        answer(wire, &head).await
+        let answer = answer(wire, &head).await;
+        match reading {
+            Some(reading) if answer.status == 202 => Answer { status: 200, messages: reading.all().await },
+            Some(_) | None => answer,
+        }
+    }
+
+    /// Reads what is said of a request, if that comes on the one stream.
+    fn reading(&self, body: &str) -> Option<Reading> {
+        let (side, id) = (self.side.as_ref()?, raw(body, "id")?);
+        raw(body, "method")?;
+        Some(side.reading(Some(id)))
     }
 
     /// The body of a request, as [`body`] of this era.
@@ -177,7 +210,12 @@ impl Client {
     pub(crate) async fn opens(&self, id: &str, name: &str, arguments: &str) -> Events {
         let members = format!(r#""name":{},"arguments":{arguments}"#, quoted(name));
         let body = self.body(id, "tools/call", "", &members);
+        let reading = self.reading(&body);
         let (mut wire, head) = self.send("POST", &self.fields("tools/call", Some(name)), &body).await;
+        if let Some(reading) = reading {
+            assert!(head.line.contains(" 202 "), "{head:?}");
+            return Events::from(From::Side(reading), Default::default());
+        }
         let stream = head.field("content-type").is_some_and(|media| media.starts_with("text/event-stream"));
         let mut rest = head.rest(false);
         let mut ready = std::collections::VecDeque::new();
@@ -185,7 +223,7 @@ impl Client {
             ready.push_back(wire.body(rest).await);
             rest = Rest::Over;
         }
-        Events { wire, rest, text: String::new(), ready, last: None }
+        Events::from(From::Wire(wire, rest), ready)
     }
 
     /// Calls a tool; `None` if the connection ends without an answer.
@@ -280,6 +318,9 @@ impl Client {
 
     /// Opens the stream on which list changes are told, and waits until it is open.
     pub(crate) async fn listen(&self) -> Events {
+        if let (Some(side), Era::Legacy) = (&self.side, self.era) {
+            return Events::from(From::Side(side.reading(None)), Default::default());
+        }
         let (wire, head) = match self.era {
             Era::Legacy => self.send("GET", &[], "").await,
             Era::Stateless => {
@@ -335,8 +376,11 @@ impl Answer {
 impl Events {
     fn of(wire: Wire, head: &Head) -> Self {
         assert!(head.line.contains(" 200 "), "{head:?}");
-        let rest = head.rest(false);
-        Self { wire, rest, text: String::new(), ready: Default::default(), last: None }
+        Self::from(From::Wire(wire, head.rest(false)), Default::default())
+    }
+
+    fn from(from: From, ready: std::collections::VecDeque<String>) -> Self {
+        Self { from, text: String::new(), ready, last: None }
     }
 
     /// Waits for the next event's data; `None` at the end of the stream.
@@ -345,7 +389,10 @@ impl Events {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
-            let part = self.wire.part(&mut self.rest).await?;
+            let part = match &mut self.from {
+                From::Wire(wire, rest) => wire.part(rest).await?,
+                From::Side(reading) => return reading.next().await,
+            };
             self.text.push_str(&String::from_utf8(part).unwrap());
             let whole = self.text.rfind("\n\n").map_or("", |at| self.text.get(..at).unwrap());
             self.last = whole

@@ -10,6 +10,7 @@ mod piped;
 mod process;
 pub(crate) mod quiz;
 pub(crate) mod rich;
+mod side;
 mod tunnel;
 mod upstream;
 pub(crate) mod watched;

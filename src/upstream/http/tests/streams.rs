@@ -133,3 +133,23 @@ async fn a_subscription_tells_of_changes_and_of_gaps() {
     link.close();
     until("the stream to be closed", || lab.server.gone() == 1).await;
 }
+
+/// A stream that ends right behind its answer leaves its connection to the next call.
+#[tokio::test]
+async fn the_connection_of_a_stream_is_used_again() {
+    let lab = Lab::new(|request| {
+        legacy(request, |request| {
+            let event = format!("data: {}\n\n", result(request, "1"));
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+            vec![Step::Write(format!("{head}{:x}\r\n{event}\r\n0\r\n\r\n", event.len()).into_bytes())]
+        })
+    })
+    .await;
+    let link = lab.legacy().await;
+    let before = lab.server.connections();
+    for _ in 0..8 {
+        assert_eq!(payload(ask(&link, list()).await), "1");
+    }
+    // One may be the session's own stream.
+    assert!(lab.server.connections() - before <= 1, "{} more", lab.server.connections() - before);
+}

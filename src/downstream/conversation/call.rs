@@ -1,4 +1,4 @@
-//! Requests in flight on one pipe: their ids, and what becomes of each.
+//! Requests in flight in one conversation: their ids, and what becomes of each.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -14,7 +14,7 @@ use crate::telemetry::access_line;
 use crate::wire::jsonrpc::RequestId;
 use crate::wire::mcp::Era;
 
-use super::writer::Lines;
+use super::lines::Lines;
 use crate::downstream::AccessLog;
 use crate::downstream::answer::{Asker, Rendered};
 use crate::downstream::respond::{Fault, Refusal};
@@ -159,7 +159,7 @@ pub(super) fn too_many() -> Refusal {
 }
 
 /// Writes the access line of an answer.
-pub(super) fn log_access(access: AccessLog, principal: &PrincipalId, method: &str, rendered: &Rendered) {
+pub(in crate::downstream) fn log_access(access: AccessLog, principal: &PrincipalId, method: &str, rendered: &Rendered) {
     if access == AccessLog::On {
         access_line(principal.as_str(), method, rendered.status.as_u16());
     }
