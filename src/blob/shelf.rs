@@ -11,7 +11,7 @@ use crate::clock::{Clock, Moment};
 use crate::id::PrincipalId;
 use crate::seal::random;
 
-use super::{BlobSettings, Sheet};
+use super::{BlobSettings, Origin, Sheet};
 
 /// How many answers are kept at most.
 const ENTRIES_MAX: usize = 1024;
@@ -36,6 +36,7 @@ struct State {
 struct Entry {
     id: String,
     principal: PrincipalId,
+    origin: Arc<Origin>,
     kept: Moment,
     bytes: usize,
     sheets: Arc<[Sheet]>,
@@ -52,6 +53,7 @@ pub struct SheetId {
 #[derive(Clone, Debug)]
 pub struct Piece {
     sheets: Arc<[Sheet]>,
+    origin: Arc<Origin>,
     index: usize,
 }
 
@@ -79,6 +81,12 @@ impl std::fmt::Display for SheetId {
 // === impl Piece ===
 
 impl Piece {
+    /// Returns what it came from.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
     /// Returns it.
     #[must_use]
     pub fn sheet(&self) -> Option<&Sheet> {
@@ -97,15 +105,18 @@ impl Shelf {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what was cut of one answer, which takes so many bytes; what is too old goes, and if there is no room the
-    /// oldest of whoever has most. `None` if it is larger than the bound, or the machine gives no randomness.
+    /// Keeps what was cut of one answer, which takes so many bytes beside the names of its origin; what is too old goes, and
+    /// if there is no room the oldest of whoever has most. `None` if it is larger than the bound, or the machine gives no
+    /// randomness.
     pub(super) fn keep(
         &self,
         principal: &PrincipalId,
+        origin: &Origin,
         bytes: usize,
         sheets: Vec<Sheet>,
         settings: &BlobSettings,
     ) -> Option<Vec<SheetId>> {
+        let bytes = bytes.saturating_add(origin.bytes());
         if bytes > settings.overflow_bytes_max {
             return None;
         }
@@ -123,7 +134,8 @@ impl Shelf {
         state.next += 1;
         state.bytes += bytes;
         state.numbers.insert(id.clone(), number);
-        let entry = Entry { id, principal: principal.clone(), kept: now, bytes, sheets: sheets.into() };
+        let (principal, origin) = (principal.clone(), Arc::new(origin.clone()));
+        let entry = Entry { id, principal, origin, kept: now, bytes, sheets: sheets.into() };
         state.entries.insert(number, entry);
         Some(ids)
     }
@@ -135,7 +147,8 @@ impl Shelf {
         let state = self.state();
         let entry = state.entries.get(state.numbers.get(&id.entry)?)?;
         let lives = entry.principal == *principal && now.since(entry.kept) < age && id.index < entry.sheets.len();
-        lives.then(|| Piece { sheets: Arc::clone(&entry.sheets), index: id.index })
+        let piece = || Piece { sheets: Arc::clone(&entry.sheets), origin: Arc::clone(&entry.origin), index: id.index };
+        lives.then(piece)
     }
 
     /// Lets go of what is too old.
@@ -193,6 +206,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::{ENTRIES_MAX, Shelf};
+    use crate::blob::origin::tests::{nameless, origin};
     use crate::blob::{BlobSettings, Sheet};
     use crate::clock::Clock;
     use crate::id::PrincipalId;
@@ -208,7 +222,7 @@ mod tests {
 
     fn keep(shelf: &Shelf, who: &str, bytes: usize) -> Option<String> {
         let sheets = vec![Sheet::texts(vec![Bytes::from_static(b"text")]), Sheet::json(Bytes::from_static(b"{}"))];
-        Some(shelf.keep(&PrincipalId::new(who), bytes, sheets, &SETTINGS)?.first()?.to_string())
+        Some(shelf.keep(&PrincipalId::new(who), &nameless(), bytes, sheets, &SETTINGS)?.first()?.to_string())
     }
 
     fn is_kept(shelf: &Shelf, who: &str, id: &str) -> bool {
@@ -248,6 +262,9 @@ mod tests {
         assert_eq!(shelf.held(), (80, 3));
         assert_eq!(keep(&shelf, "alice", 101), None);
         assert_eq!(shelf.held(), (80, 3));
+        // What it came from has a name, and that is kept too.
+        let long = origin(&"x".repeat(100));
+        assert!(shelf.keep(&PrincipalId::new("alice"), &long, 1, Vec::new(), &SETTINGS).is_none());
         for _ in 0..2 * ENTRIES_MAX {
             keep(&shelf, "alice", 0).unwrap();
         }

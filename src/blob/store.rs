@@ -14,7 +14,7 @@ use crate::wire::mcp::Base64;
 
 use super::shelf::Shelf;
 use super::uploads::Uploads;
-use super::{BlobSettings, OwnUri, PutError, Range, Sheet, SheetId, Stored, mime_of};
+use super::{BlobSettings, Origin, OwnUri, PutError, Range, Sheet, SheetId, Stored, mime_of};
 
 /// What is kept of answers.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub enum PartBody {
 /// Why nothing can be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is not there, not there any more, or another principal's.
+    /// It is not there, not there any more, another principal's, or came from what this one may not call.
     #[error("not found")]
     NotFound,
     /// It is there and cannot be read.
@@ -74,28 +74,30 @@ impl Blobs {
         self.uploads.is_some()
     }
 
-    /// Decodes base64 into a file of this principal. `extension` sees the first bytes; it refuses, or says what the name
-    /// ends in. Blocks.
+    /// Decodes base64 of an answer of `origin` into a file of this principal. `extension` sees the first bytes; it refuses,
+    /// or says what the name ends in. Blocks.
     ///
     /// # Errors
     /// [`PutError`]; then there is no file.
     pub fn put(
         &self,
         principal: &PrincipalId,
+        origin: &Origin,
         base64: Base64<'_>,
         extension: impl FnOnce(&[u8]) -> Option<&'static str>,
         settings: &BlobSettings,
     ) -> Result<Stored, PutError> {
         let Some(uploads) = &self.uploads else { return Err(io::Error::from(io::ErrorKind::Unsupported).into()) };
-        uploads.put(principal, base64, extension, settings)
+        uploads.put(principal, origin, base64, extension, settings)
     }
 
-    /// Keeps parts of one answer of `whole` bytes: in its own memory if they are most of it, else apart; or in files
-    /// without a name. May block. `None`: there is no room for them.
+    /// Keeps parts of one answer of `origin`, of `whole` bytes: in its own memory if they are most of it, else apart; or in
+    /// files without a name. May block. `None`: there is no room for them.
     #[must_use]
     pub fn keep(
         &self,
         principal: &PrincipalId,
+        origin: &Origin,
         whole: usize,
         sheets: Vec<Sheet>,
         settings: &BlobSettings,
@@ -109,18 +111,18 @@ impl Blobs {
             None if parts.saturating_mul(2) >= whole => (whole, sheets),
             None => (parts, sheets.into_iter().map(Sheet::detached).collect()),
         };
-        self.shelf.keep(principal, bytes, sheets, settings)
+        self.shelf.keep(principal, origin, bytes, sheets, settings)
     }
 
-    /// Reads a part: at most `chars` characters of a text. Blocks.
+    /// Reads a part of what `may` allows by what it came from: at most `chars` characters of a text. Blocks.
     ///
     /// # Errors
     /// [`ReadError`].
     pub fn read(
         &self,
         principal: &PrincipalId,
-        uri: &OwnUri,
-        chars: usize,
+        (uri, chars): (&OwnUri, usize),
+        may: impl Fn(&Origin) -> bool,
         settings: &BlobSettings,
     ) -> Result<ReadPart, ReadError> {
         let (id, range) = match uri {
@@ -128,13 +130,17 @@ impl Blobs {
         };
         if let OwnUri::Blob(..) = uri
             && let Some(uploads) = &self.uploads
-            && let Some(file) = uploads.open(principal, id, settings.upload_age)?
+            && let Some((file, origins)) = uploads.open(principal, id, settings.upload_age)?
         {
+            // The same bytes may have come from several.
+            if !origins.iter().any(may) {
+                return Err(ReadError::NotFound);
+            }
             let extension = id.rsplit_once('.').map_or("", |(_, extension)| extension);
             return read_file(&file, range, mime_of(extension), settings);
         }
         let piece = self.shelf.find(principal, id, settings.overflow_age).ok_or(ReadError::NotFound)?;
-        let sheet = piece.sheet().ok_or(ReadError::NotFound)?;
+        let sheet = piece.sheet().filter(|_| may(piece.origin())).ok_or(ReadError::NotFound)?;
         let wanted = usize::try_from(range.length.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let offset = range.offset.min(sheet.total);
         let body = if sheet.is_text() {

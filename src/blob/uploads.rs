@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{self, BufWriter, Write as _};
+use std::io::{self, BufWriter, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +20,7 @@ use crate::id::PrincipalId;
 use crate::seal::random;
 use crate::wire::mcp::{Base64, Base64Error};
 
+use super::origin::{self, ORIGINS_BYTES_MAX, Origin};
 use super::{BlobSettings, Image};
 
 /// How many files one principal has at most.
@@ -28,6 +29,8 @@ const FILES_MAX: usize = 10_000;
 const NAMES_MAX: usize = 9;
 /// The begin of the name of a file that is being written.
 const PART: &str = ".part-";
+/// The begin of the name of the file that says what the file of the rest of that name came from.
+const FROM: &str = ".from-";
 /// How old such a file must be to be what a crash has left.
 const PART_SECS: u64 = 3_600;
 
@@ -42,7 +45,7 @@ pub(super) struct Uploads {
 /// What lies in one folder.
 #[derive(Debug, Default)]
 struct Folder {
-    /// Bytes and time of each file; `None` until it has been looked at.
+    /// Bytes, with those of what it came from, and time of each file; `None` until it has been looked at.
     files: Option<BTreeMap<String, (u64, u64)>>,
 }
 
@@ -95,10 +98,12 @@ impl Uploads {
         Arc::clone(folders.entry(principal.clone()).or_default())
     }
 
-    /// Decodes base64 into a file. `extension` sees the first bytes; it refuses, or says what the name ends in.
+    /// Decodes base64 into a file, and writes down what it came from. `extension` sees the first bytes; it refuses, or says
+    /// what the name ends in.
     pub(super) fn put(
         &self,
         principal: &PrincipalId,
+        origin: &Origin,
         base64: Base64<'_>,
         extension: impl FnOnce(&[u8]) -> Option<&'static str>,
         settings: &BlobSettings,
@@ -115,22 +120,29 @@ impl Uploads {
         folder.make_room(&dir, bytes, settings, self.clock.unix_secs());
         let part = Part::new(&dir)?;
         let stored = part.write(base64, extension, self.clock.unix_secs())?;
+        // Without it the file can be found, and is not read out to anybody.
+        let told = tell(&dir, &stored.name, origin)?;
         let stored = Stored { path: place.join(&stored.name), ..stored };
         if let Some(files) = &mut folder.files {
-            files.insert(stored.name.clone(), (stored.bytes, self.clock.unix_secs()));
+            files.insert(stored.name.clone(), (stored.bytes + told, self.clock.unix_secs()));
         }
         Ok(stored)
     }
 
-    /// Opens a file of this principal by its name in the folder; `None` if there is none, or it is too old.
-    pub(super) fn open(&self, principal: &PrincipalId, name: &str, age: Duration) -> io::Result<Option<File>> {
+    /// Opens a file of this principal by its name in the folder, and says what it came from; `None` if there is none, or it
+    /// is too old.
+    pub(super) fn open(
+        &self,
+        principal: &PrincipalId,
+        name: &str,
+        age: Duration,
+    ) -> io::Result<Option<(File, Vec<Origin>)>> {
         if !is_ours(name) {
             return Ok(None);
         }
         let place = self.root.join(folder_name(principal));
         let Ok(dir) = fs::open(&place, FOLDER, Mode::empty()) else { return Ok(None) };
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match fs::openat(&dir, name, flags, Mode::empty()) {
+        let file = match fs::openat(&dir, name, FILE, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
             Err(err) => return Err(err.into()),
@@ -139,7 +151,10 @@ impl Uploads {
         let written = u64::try_from(facts.st_mtime).unwrap_or(0);
         let lives = self.clock.unix_secs() < written.saturating_add(age.as_secs());
         let regular = FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile;
-        Ok((lives && regular).then(|| File::from(file)))
+        if !(lives && regular) {
+            return Ok(None);
+        }
+        Ok(Some((File::from(file), origin::read(&origins(&dir, name)))))
     }
 
     /// Removes what is too old, of every principal that has a folder.
@@ -167,6 +182,7 @@ impl Uploads {
 }
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const FILE: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// Opens a folder for this user alone, and makes it where it is missing.
 fn open_folder(place: &Path) -> io::Result<OwnedFd> {
@@ -187,6 +203,30 @@ fn folder_name(principal: &PrincipalId) -> String {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from(name: &str) -> String {
+    format!("{FROM}{name}")
+}
+
+/// Reads what a file came from, as text; of what cannot be read there is none.
+fn origins(dir: &OwnedFd, name: &str) -> String {
+    let mut text = String::new();
+    let Ok(file) = fs::openat(dir, from(name), FILE, Mode::empty()) else { return text };
+    match File::from(file).take(ORIGINS_BYTES_MAX as u64).read_to_string(&mut text) {
+        Ok(_) => text,
+        Err(_) => String::new(),
+    }
+}
+
+/// Adds what a file came from; returns how many bytes all of it is.
+fn tell(dir: &OwnedFd, name: &str, origin: &Origin) -> io::Result<u64> {
+    let before = origins(dir, name);
+    let Some(text) = origin::with(&before, origin) else { return Ok(before.len() as u64) };
+    let part = Part::new(dir)?;
+    part.create()?.write_all(text.as_bytes())?;
+    fs::renameat(dir, part.name.as_str(), dir, from(name))?;
+    Ok(text.len() as u64)
 }
 
 /// Spells one time as both times of a file.
@@ -222,9 +262,15 @@ impl Folder {
             let Ok(facts) = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             let written = u64::try_from(facts.st_mtime).unwrap_or(0);
             if name.starts_with(PART) && written.saturating_add(PART_SECS) <= now {
-                remove(dir, name);
+                unlink(dir, name);
+            } else if let Some(of) = name.strip_prefix(FROM) {
+                if fs::statat(dir, of, AtFlags::SYMLINK_NOFOLLOW).is_err_and(|err| err == Errno::NOENT) {
+                    unlink(dir, name);
+                }
             } else if is_ours(name) {
-                files.insert(name.to_owned(), (u64::try_from(facts.st_size).unwrap_or(0), written));
+                let told = fs::statat(dir, from(name), AtFlags::SYMLINK_NOFOLLOW).map_or(0, |facts| facts.st_size);
+                let bytes = u64::try_from(facts.st_size.saturating_add(told)).unwrap_or(0);
+                files.insert(name.to_owned(), (bytes, written));
             }
         }
         self.files = Some(files);
@@ -256,9 +302,16 @@ impl Folder {
     }
 }
 
+/// Removes a file, with what it came from.
 fn remove(dir: &OwnedFd, name: &str) {
-    if let Err(err) = fs::unlinkat(dir, name, AtFlags::empty()) {
-        tracing::debug!(%err, name, "an upload cannot be removed");
+    unlink(dir, name);
+    unlink(dir, &from(name));
+}
+
+fn unlink(dir: &OwnedFd, name: &str) {
+    match fs::unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(err) => tracing::debug!(%err, name, "an upload cannot be removed"),
     }
 }
 
@@ -270,16 +323,18 @@ impl<'a> Part<'a> {
         Ok(Self { folder, name: format!("{PART}{}", hex(&random)) })
     }
 
+    fn create(&self) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(File::from(fs::openat(self.folder, self.name.as_str(), flags, Mode::RUSR | Mode::WUSR)?))
+    }
+
     fn write(
         &self,
         base64: Base64<'_>,
         extension: impl FnOnce(&[u8]) -> Option<&'static str>,
         now: u64,
     ) -> Result<Stored, PutError> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file =
-            fs::openat(self.folder, self.name.as_str(), flags, Mode::RUSR | Mode::WUSR).map_err(io::Error::from)?;
-        let mut file = BufWriter::with_capacity(64 << 10, File::from(file));
+        let mut file = BufWriter::with_capacity(64 << 10, self.create()?);
         let (mut hash, mut head, mut bytes) = (digest::Context::new(&digest::SHA256), Vec::new(), 0u64);
         base64
             .decode(|block| {
@@ -318,8 +373,7 @@ impl<'a> Part<'a> {
 
     /// Says whether a file of that name holds these bytes; then it is as new.
     fn is_same(&self, name: &str, hash: &str, bytes: u64, now: u64) -> bool {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let Ok(file) = fs::openat(self.folder, name, flags, Mode::empty()) else { return false };
+        let Ok(file) = fs::openat(self.folder, name, FILE, Mode::empty()) else { return false };
         let same = fs::fstat(&file).is_ok_and(|facts| {
             let regular = FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile;
             regular && u64::try_from(facts.st_size) == Ok(bytes) && facts.st_nlink == 1
@@ -333,7 +387,7 @@ impl<'a> Part<'a> {
 fn hash_of(file: &mut File) -> io::Result<String> {
     let (mut hash, mut block) = (digest::Context::new(&digest::SHA256), vec![0; 64 << 10]);
     loop {
-        let read = io::Read::read(file, &mut block)?;
+        let read = file.read(&mut block)?;
         if read == 0 {
             return Ok(hex(hash.finish().as_ref()));
         }

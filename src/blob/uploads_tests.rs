@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 
-use super::{BlobSettings, PutError, Stored, Uploads, folder_name, is_ours};
+use super::{BlobSettings, FROM, Origin, PutError, Stored, Uploads, folder_name, is_ours};
+use crate::blob::origin::tests::origin;
 use crate::clock::Clock;
 use crate::id::PrincipalId;
 use crate::wire::json::Spelled;
@@ -31,16 +32,29 @@ impl Drop for Folder {
 }
 
 fn settings() -> BlobSettings {
-    BlobSettings { upload_bytes_max: 100, upload_age: Duration::from_secs(60), ..BlobSettings::default() }
+    BlobSettings { upload_bytes_max: 1_000, upload_age: Duration::from_secs(60), ..BlobSettings::default() }
 }
 
 fn put(uploads: &Uploads, who: &str, bytes: &[u8]) -> Result<Stored, PutError> {
     let encoded = base64::prelude::BASE64_STANDARD.encode(bytes);
     let base64 = Base64::of(Spelled::inner(encoded.as_bytes()));
-    uploads.put(&PrincipalId::new(who), base64, |_| Some("bin"), &settings())
+    uploads.put(&PrincipalId::new(who), &origin("file:///a"), base64, |_| Some("bin"), &settings())
 }
 
+/// What alice's file is known to have come from.
+fn told(uploads: &Uploads, name: &str) -> Vec<Origin> {
+    let opened = uploads.open(&PrincipalId::new("alice"), name, settings().upload_age).unwrap();
+    opened.expect("a file").1
+}
+
+/// The names of what lies in a folder, without those that say what came from where.
 fn names(folder: &Path) -> Vec<String> {
+    let mut names = all_names(folder);
+    names.retain(|name| !name.starts_with(FROM));
+    names
+}
+
+fn all_names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -105,21 +119,55 @@ fn a_link_of_the_expected_name_is_left_alone() {
 fn the_oldest_make_room() {
     let (folder, clock) = (Folder::new(), Clock::manual());
     let uploads = Uploads::new(folder.0.clone(), clock.clone());
-    let first = put(&uploads, "alice", &[1; 60]).unwrap();
+    let first = put(&uploads, "alice", &[1; 600]).unwrap();
     clock.advance(Duration::from_secs(1));
-    let second = put(&uploads, "alice", &[2; 40]).unwrap();
+    let second = put(&uploads, "alice", &[2; 200]).unwrap();
     clock.advance(Duration::from_secs(1));
-    let bob = put(&uploads, "bob", &[1; 60]).unwrap();
+    let bob = put(&uploads, "bob", &[1; 600]).unwrap();
     // What is put again is as new.
-    let again = put(&uploads, "alice", &[1; 60]).unwrap();
+    let again = put(&uploads, "alice", &[1; 600]).unwrap();
     assert_eq!(again, first);
     clock.advance(Duration::from_secs(1));
-    let third = put(&uploads, "alice", &[3; 50]).unwrap();
+    let third = put(&uploads, "alice", &[3; 500]).unwrap();
     assert!(third.path.exists() && bob.path.exists());
     let left: u64 = [&first, &second, &third].iter().filter(|one| one.path.exists()).map(|one| one.bytes).sum();
-    assert!(left <= 100, "{left}");
-    assert!(matches!(put(&uploads, "alice", &[4; 101]), Err(PutError::Quota)));
+    assert!(left <= 1_000, "{left}");
+    assert!(matches!(put(&uploads, "alice", &[4; 1_001]), Err(PutError::Quota)));
     assert!(third.path.exists());
+}
+
+/// [LIM-3, POL-12]: what a file came from is known as long as the file lies there, also to the next process; nothing that lies
+/// in its place is followed, and a file that nothing is told of came from nowhere.
+#[test]
+fn it_is_told_what_a_file_came_from() {
+    let (folder, clock) = (Folder::new(), Clock::manual());
+    let uploads = Uploads::new(folder.0.clone(), clock.clone());
+    let stored = put(&uploads, "alice", b"abc").unwrap();
+    let encoded = Base64::of(Spelled::inner(b"YWJj"));
+    let second = origin("file:///b");
+    let again = uploads.put(&PrincipalId::new("alice"), &second, encoded, |_| Some("bin"), &settings()).unwrap();
+    assert_eq!(again, stored);
+    let both = [origin("file:///a"), second];
+    assert_eq!(told(&Uploads::new(folder.0.clone(), clock), &stored.name), both);
+    let place = stored.path.parent().unwrap();
+    let note = place.join(format!("{FROM}{}", stored.name));
+    assert_eq!(std::fs::metadata(&note).unwrap().permissions().mode() & 0o777, 0o600);
+    // It counts [LIM-6], and it goes with its file, also where that was removed by somebody else.
+    let mut looked = super::Folder::default();
+    looked.look(&super::fs::open(place, super::FOLDER, super::Mode::empty()).unwrap(), 0).unwrap();
+    let bytes = looked.files.unwrap()[&stored.name].0;
+    assert_eq!(bytes, 3 + std::fs::metadata(&note).unwrap().len());
+    let victim = folder.0.join("victim");
+    std::fs::write(&victim, std::fs::read(&note).unwrap()).unwrap();
+    std::fs::remove_file(&note).unwrap();
+    assert_eq!(told(&uploads, &stored.name), []);
+    symlink(&victim, &note).unwrap();
+    assert_eq!(told(&uploads, &stored.name), []);
+    put(&uploads, "alice", b"abc").unwrap();
+    assert_eq!(told(&uploads, &stored.name), [origin("file:///a")]);
+    std::fs::remove_file(&stored.path).unwrap();
+    uploads.sweep(&settings());
+    assert!(all_names(place).is_empty());
 }
 
 /// [LIM-3]: an age limit, also for what lay there at the start.
@@ -141,7 +189,7 @@ fn what_is_old_goes() {
     clock.advance(Duration::from_secs(1));
     assert!(uploads.open(&alice, &stored.name, Duration::from_secs(60)).unwrap().is_none());
     uploads.sweep(&settings());
-    assert!(names(place).is_empty());
+    assert!(all_names(place).is_empty());
 }
 
 /// [LIM-3]: what is not written leaves nothing.
@@ -151,11 +199,11 @@ fn what_is_refused_leaves_nothing() {
     let uploads = Uploads::new(folder.0.clone(), clock);
     let alice = PrincipalId::new("alice");
     let bad = Base64::of(Spelled::inner(b"QUJD!"));
-    assert!(matches!(uploads.put(&alice, bad, |_| Some("bin"), &settings()), Err(PutError::Base64)));
+    assert!(matches!(uploads.put(&alice, &origin(""), bad, |_| Some("bin"), &settings()), Err(PutError::Base64)));
     let good = Base64::of(Spelled::inner(b"QUJD"));
-    let refused = uploads.put(&alice, good, |head| (head != b"ABC").then_some("bin"), &settings());
+    let refused = uploads.put(&alice, &origin(""), good, |head| (head != b"ABC").then_some("bin"), &settings());
     assert!(matches!(refused, Err(PutError::Refused)));
-    assert!(names(&folder.0.join(folder_name(&alice))).is_empty());
+    assert!(all_names(&folder.0.join(folder_name(&alice))).is_empty());
 }
 
 #[test]

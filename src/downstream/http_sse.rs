@@ -213,6 +213,12 @@ impl<H: Handler> Door<H> {
         Events::told(outbox, first, self.settings.keep_alive).respond()
     }
 
+    /// Says whether a POST is to a stream of its sender.
+    pub(super) fn knows_stream(&self, visit: &Visit<H::Caller>, query: Option<&str>) -> bool {
+        let get = |id| self.streams.get(id, &visit.principal, &visit.endpoint, self.clock.now());
+        query.and_then(stream_of).and_then(get).is_some()
+    }
+
     /// Answers a POST of a stream's client: 202, and what there is to say to it comes on the stream.
     pub(super) async fn post_to_stream<B>(
         &self,

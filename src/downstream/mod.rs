@@ -10,6 +10,7 @@ mod body;
 mod connection;
 mod conversation;
 mod credential;
+mod ends;
 mod handshake;
 mod http_sse;
 mod legacy;

@@ -1,7 +1,7 @@
 //! Requests to answers: the order in which a request is judged.
 //!
-//! Order: Host and Origin, path, preflight, credential, endpoint, the principal's rate, then the verb's own room. Nothing is read of a body
-//! before its sender is known.
+//! Order: Host and Origin, path, preflight, credential, endpoint, the principal's rate, then the verb's own room. Nothing
+//! is read of a body before its sender is known.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -202,14 +202,14 @@ impl<H: Handler> Door<H> {
         let Some(endpoint) = endpoint.filter(|endpoint| *endpoint == Endpoint::All || caller.serves(endpoint)) else {
             return seen.refuse(Fault::NotFound);
         };
-        if head.method == Verb::POST
-            && let Err(reject) = self.handler.admit(&caller)
-        {
-            return seen.refuse(Refusal::of_reject(reject, Era::Stateless));
-        }
+        let over = if head.method == Verb::POST { self.handler.admit(&caller).err() } else { None };
         let Parts { method: verb, headers, uri, .. } = head;
         let take = Take::read(&headers);
         let mut visit = Visit { caller, principal, endpoint, headers, take, method: seen.method };
+        if let Some(reject) = over {
+            let taken = Box::pin(self.over_rate(transport, &mut visit, uri.query(), body)).await;
+            return taken.unwrap_or_else(|| seen.refuse(Refusal::of_reject(reject, Era::Stateless)));
+        }
         let response = match (transport, verb) {
             (Transport::Streamable, Verb::POST) => self.post(&mut visit, body).await,
             (Transport::Streamable, Verb::GET) => self.get(&visit).await,

@@ -58,6 +58,13 @@ pub trait Handler: Send + Sync + 'static {
     /// A [`Reject`] of kind `Busy`: this principal has asked too often.
     fn admit(&self, caller: &Self::Caller) -> Result<(), Reject>;
 
+    /// Counts a message of a principal that has asked too often, if it ends something: a cancel, the answer to a question.
+    /// What is held for that principal does not wait for its rate [LIM-5].
+    ///
+    /// # Errors
+    /// A [`Reject`] of kind `Busy`: too many of these, too.
+    fn admit_end(&self, caller: &Self::Caller) -> Result<(), Reject>;
+
     /// Handles one exchange. The future resolves when the first thing for the client is known.
     ///
     /// # Cancel safety

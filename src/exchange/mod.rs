@@ -12,7 +12,7 @@ mod watching;
 
 pub use aside::Aside;
 pub use handler::{Caller, Handler};
-pub use question::{Asked, InputRequired, Question, Responder, Settled};
+pub use question::{Asked, InputRequired, QUESTIONS_BYTES_MAX, QUESTIONS_MAX, Question, Responder, Settled};
 pub use reject::{ReasonCode, Reject, RejectKind, Retry, Source};
 pub use reply::{
     Answer, ByteStream, Discovery, Event, EventStream, ListPage, Outcome, Reply, ReplyBody, Unseen, WatchEvent,

@@ -13,6 +13,11 @@ use tokio_util::sync::CancellationToken;
 use crate::wire::bridge::Wanted;
 use crate::wire::mcp::InputKind;
 
+/// How many questions a server may have out at once: on one connection, or in one answer.
+pub const QUESTIONS_MAX: usize = 64;
+/// How many bytes the questions of one call that are out may take together, as messages; or those of one answer.
+pub const QUESTIONS_BYTES_MAX: usize = 4 << 20;
+
 /// What a server of the era of sessions asks while it works on a call.
 #[derive(Debug)]
 pub struct Question {

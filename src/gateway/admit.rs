@@ -34,6 +34,11 @@ pub(super) fn request(caller: &Identified) -> Result<(), Reject> {
     caller.snapshot().limits().request(caller.principal()).map_err(|exceeded| refused(exceeded, ""))
 }
 
+/// Counts what ends something, of a principal that is over its rate.
+pub(super) fn end(caller: &Identified) -> Result<(), Reject> {
+    caller.snapshot().limits().end(caller.principal()).map_err(|exceeded| refused(exceeded, ""))
+}
+
 /// Counts a call, and waits for its place where calls under way are bounded. What a reload takes away ends the wait, and
 /// so does the time that the call itself would have.
 pub(super) async fn admit(gateway: &Gateway, mut authorized: Authorized) -> Result<Admitted, Reject> {

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::Entry;
 use crate::exchange::{
-    Answer, Caller as _, Event, EventStream, InputRequired, Outcome, Question, ReasonCode, Reject, RejectKind, Reply,
-    ReplyBody, ServerCall,
+    Answer, Caller as _, Event, EventStream, InputRequired, Outcome, QUESTIONS_BYTES_MAX, QUESTIONS_MAX, Question,
+    ReasonCode, Reject, RejectKind, Reply, ReplyBody, ServerCall,
 };
 use crate::id::{PrincipalId, UpstreamName};
 use crate::wire::bridge::{self, InputRequest, Wanted};
@@ -184,6 +184,17 @@ impl Inspection {
         if let Some(request) = wanted.requests.iter().find(undeclared) {
             let words = format!("server '{}' asks for what the client did not declare", self.entry.server);
             let reject = Reject::upstream(RejectKind::Upstream, words, request.kind.method());
+            return Err(Reject { reason: ReasonCode::AsksBack, ..reject });
+        }
+        let bytes: usize = wanted.requests.iter().map(|request| request.key.len() + request.params.len()).sum();
+        if wanted.requests.len() > QUESTIONS_MAX || bytes > QUESTIONS_BYTES_MAX {
+            let words = format!(
+                "server '{}' asks for too much at once: {QUESTIONS_MAX} questions of {QUESTIONS_BYTES_MAX} bytes together are \
+                 the limit",
+                self.entry.server
+            );
+            let detail = format!("{} questions, {bytes} bytes", wanted.requests.len());
+            let reject = Reject::upstream(RejectKind::Upstream, words, detail);
             return Err(Reject { reason: ReasonCode::AsksBack, ..reject });
         }
         if let Some(state) = wanted.state.take() {

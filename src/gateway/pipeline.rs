@@ -166,6 +166,10 @@ impl Handler for Gateway {
         admit::request(caller)
     }
 
+    fn admit_end(&self, caller: &Identified) -> Result<(), Reject> {
+        admit::end(caller)
+    }
+
     fn call(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
         let gateway = Arc::clone(self);
         async move {

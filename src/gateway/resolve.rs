@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::blob::OwnUri;
 use crate::catalog::{Entry, URI_BYTES_MAX, own_uri};
 use crate::exchange::{Call, ClientFacts, Endpoint, Exchange, Owner, ReasonCode, Reject, RejectKind, ServerCall};
 use crate::policy::{Action, Decision};
@@ -65,14 +64,14 @@ fn target(caller: &Identified, endpoint: &Endpoint, params: &CallParams) -> Opti
     }
 }
 
-/// Says whether a caller may make a call, whatever becomes of its server at this moment.
+/// Says whether a caller may make a call, whatever becomes of its server at this moment. What is asked for of the gateway's
+/// own is asked for again, and is not told by this: what it came from is known only where it is kept.
 pub(super) fn may(caller: &Identified, endpoint: &Endpoint, kind: Kind, name: &str) -> bool {
     let listed = |kind| caller.view().resolve(scope(endpoint), kind, name).is_some();
     match kind {
         Kind::Tools | Kind::Prompts => listed(kind),
         Kind::Resources | Kind::Templates => {
-            let own = || OwnUri::read(name).is_some();
-            listed(Kind::Resources) || listed(Kind::Templates) || by_uri(caller, endpoint, name).is_some() || own()
+            listed(Kind::Resources) || listed(Kind::Templates) || by_uri(caller, endpoint, name).is_some()
         }
     }
 }

@@ -34,6 +34,8 @@ pub struct Limits {
     requests: Rated<PrincipalId, PrincipalBuckets>,
     servers: Rated<UpstreamName, ServerBuckets>,
     tools: Option<ToolBuckets>,
+    /// What ends something, of whoever is over its rate of requests; where there is one.
+    ends: Option<PrincipalBuckets>,
     /// Shared by all states of the configuration, for calls go on across them.
     slots: Arc<Slots>,
     /// Whether calls under way are counted.
@@ -71,6 +73,7 @@ impl Limits {
             requests: Rated::default(),
             servers: Rated::default(),
             tools: None,
+            ends: None,
             slots: Arc::new(Slots::new(settings)),
             counts_calls: false,
             clock,
@@ -87,7 +90,12 @@ impl Limits {
             Some(old) if old.rate() == rate => Arc::clone(old),
             Some(_) | None => Arc::new(Buckets::new(rate, clock, KEYS_MAX)),
         });
+        let ends = settings.limits_requests().then(|| {
+            let kept = self.ends.as_ref().map(Arc::clone);
+            kept.unwrap_or_else(|| Arc::new(Buckets::new(Rate::ENDS, clock, KEYS_MAX)))
+        });
         Self {
+            ends,
             requests: self.requests.follow(settings.rates.principal, &settings.principals, clock),
             servers: self.servers.follow(settings.rates.server, &settings.servers, clock),
             tools,
@@ -110,6 +118,15 @@ impl Limits {
     pub fn request(&self, principal: &PrincipalId) -> Result<(), Exceeded> {
         let Some(buckets) = self.requests.of(principal) else { return Ok(()) };
         buckets.take(principal).map_err(|after| Exceeded::Requests(buckets.rate(), after))
+    }
+
+    /// Counts a message of a principal over its rate that ends something: what is under way is not to last longer for it.
+    ///
+    /// # Errors
+    /// [`Exceeded::Requests`]: those are too many too.
+    pub fn end(&self, principal: &PrincipalId) -> Result<(), Exceeded> {
+        let Some(ends) = &self.ends else { return Ok(()) };
+        ends.take(principal).map_err(|after| Exceeded::Requests(ends.rate(), after))
     }
 
     /// Counts a call by the rates; `tool` is its full name, if it is one of a tool: what else is named may be of the
@@ -151,12 +168,16 @@ impl Limits {
         if let Some(tools) = &self.tools {
             tools.forget();
         }
+        if let Some(ends) = &self.ends {
+            ends.forget();
+        }
     }
 
     /// Counts the keys of all rates, and the calls under way and waiting.
     #[must_use]
     pub fn load(&self) -> (usize, usize, usize) {
         let mut keys = self.tools.as_ref().map_or(0, |tools| tools.len());
+        keys += self.ends.as_ref().map_or(0, |ends| ends.len());
         self.requests.each(|buckets| keys += buckets.len());
         self.servers.each(|buckets| keys += buckets.len());
         let (running, waiting) = self.slots.load();

@@ -41,6 +41,29 @@ fn without_limits_nothing_is_counted() {
     assert_eq!(limits.load(), (0, 0, 0));
 }
 
+/// [LIM-5, LIM-6]: what ends something has a rate of its own, generous and each principal's, where requests have one; a reload
+/// keeps what was used of it.
+#[test]
+fn what_ends_something_has_a_rate_of_its_own() {
+    let clock = Clock::manual();
+    let none = Limits::new(&rates("", "2/min", ""), clock.clone());
+    let limits = none.follow(&rates("1/h", "", ""));
+    for _ in 0..1_000 {
+        assert_eq!(none.end(&principal("a")), Ok(()));
+    }
+    assert_eq!((none.load().0, limits.request(&principal("a"))), (0, Ok(())));
+    let ends = |limits: &Limits| (0..1_000).take_while(|_| limits.end(&principal("a")).is_ok()).count();
+    assert_eq!(ends(&limits), 200);
+    let limits = limits.follow(&rates("2/h", "", ""));
+    assert_eq!((ends(&limits), limits.end(&principal("b"))), (0, Ok(())));
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(ends(&limits), 20);
+    assert!(limits.load().0 >= 2);
+    clock.advance(Duration::from_secs(7_200));
+    limits.forget();
+    assert_eq!(limits.load().0, 0);
+}
+
 /// [LIM-5]: per principal, server and tool; nobody uses up another's, and a refused call uses up nothing.
 #[test]
 fn each_principal_has_rates_of_its_own() {

@@ -79,9 +79,19 @@ pub struct LimitSettings {
     pub servers: BTreeMap<UpstreamName, Own>,
 }
 
+const fn at_least_1(number: u32) -> NonZeroU32 {
+    match NonZeroU32::new(number) {
+        Some(number) => number,
+        None => NonZeroU32::MIN,
+    }
+}
+
 // === impl Rate ===
 
 impl Rate {
+    /// How many messages that end something one principal may send which has asked too often [LIM-5].
+    pub(super) const ENDS: Self = Self { count: at_least_1(20), period: Period::Second, burst: at_least_1(200) };
+
     /// Returns the time after which one more is there.
     #[must_use]
     pub fn interval(self) -> Duration {
@@ -154,6 +164,12 @@ impl Default for Concurrency {
 // === impl LimitSettings ===
 
 impl LimitSettings {
+    /// Says whether requests are limited by a rate anywhere.
+    #[must_use]
+    pub fn limits_requests(&self) -> bool {
+        self.rates.principal.is_some() || self.principals.values().any(|own| own.rate.is_some())
+    }
+
     /// Says whether the calls under way are limited anywhere.
     #[must_use]
     pub fn limits_concurrency(&self) -> bool {

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use proptest::prelude::{ProptestConfig, prop_assert_eq, proptest};
+use proptest::prelude::{ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufStream, DuplexStream, ReadBuf, duplex,
 };
@@ -23,7 +23,9 @@ fn peer(said: &[u8], pieces: Vec<usize>, closes: bool) -> Connection<DuplexStrea
         let mut rest = &said[..];
         for piece in pieces.into_iter().chain(std::iter::repeat(usize::MAX)) {
             let (now, later) = rest.split_at(piece.min(rest.len()));
-            theirs.write_all(now).await.unwrap();
+            if theirs.write_all(now).await.is_err() {
+                return;
+            }
             tokio::task::yield_now().await;
             rest = later;
             if rest.is_empty() {
@@ -183,6 +185,50 @@ proptest! {
         let body = runtime.block_on(async { ask(&mut peer(&said, pieces, false)).await.unwrap().1 });
         prop_assert_eq!(String::from_utf8(body).unwrap(), chunks.concat());
     }
+
+    /// [LIM-1]: whatever a server says, it is one answer or one failure, the same however it was cut, and never more than was said.
+    #[test]
+    fn any_bytes_cut_anywhere_are_the_same_answer(
+        parts in proptest::collection::vec(part(), 0..14),
+        pieces in proptest::collection::vec(1..30_usize, 0..60),
+    ) {
+        let said = parts.concat();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let answer = |pieces: Vec<usize>| {
+            let answered = runtime.block_on(async { ask(&mut peer(&said, pieces, true)).await });
+            answered.ok().map(|(head, body)| (head.status, body))
+        };
+        let whole = answer(Vec::new());
+        prop_assert!(whole.as_ref().is_none_or(|(_, body)| body.len() <= said.len()));
+        prop_assert_eq!(&answer(pieces), &whole);
+        prop_assert_eq!(&answer(vec![1; said.len()]), &whole);
+    }
+}
+
+/// Something that may stand in a response.
+fn part() -> impl Strategy<Value = Vec<u8>> {
+    let known = [
+        "HTTP/1.1 200 OK\r\n",
+        "HTTP/1.1 204 No Content\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\n",
+        "HTTP/1.0 200 OK\r\n",
+        "content-length: 5\r\n",
+        "content-length: 6\r\n",
+        "transfer-encoding: chunked\r\n",
+        "connection: close\r\n",
+        "x: y\r\n",
+        "\r\n",
+        "\r\n\r\n",
+        "5\r\nhello\r\n",
+        "hello",
+        "0\r\n\r\n",
+        "0\r\n",
+        "ffffffffffffffff\r\n",
+    ];
+    prop_oneof![
+        8 => proptest::sample::select(known.map(|text| text.as_bytes().to_vec()).to_vec()),
+        1 => proptest::collection::vec(any::<u8>(), 0..12),
+    ]
 }
 
 /// TLS takes more than it sends: without a flush the rest would never go out.

@@ -125,7 +125,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             ends.push(part);
         } else if self.bytes > self.cap {
             let line = std::mem::take(&mut self.line);
-            let mut ends = Ends { head: line.iter().chain(part).take(KEPT).copied().collect(), tail: Vec::new() };
+            let mut ends = Ends::default();
             ends.push(&line);
             ends.push(part);
             self.skipped = Some(ends);
@@ -151,6 +151,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 
 impl Ends {
     fn push(&mut self, part: &[u8]) {
+        let room = KEPT.saturating_sub(self.head.len()).min(part.len());
+        self.head.extend_from_slice(part.get(..room).unwrap_or_default());
         let part = part.get(part.len().saturating_sub(KEPT)..).unwrap_or_default();
         let surplus = (self.tail.len() + part.len()).saturating_sub(KEPT);
         self.tail.drain(..surplus.min(self.tail.len()));
@@ -161,9 +163,53 @@ impl Ends {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use proptest::prelude::*;
     use tokio::io::AsyncReadExt as _;
 
     use super::{CHUNK, Ends, Frame, KEPT, LineReader};
+    use crate::net::Pieces;
+
+    /// What lines by themselves are.
+    fn expected(input: &[u8], cap: usize) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        let mut lines: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
+        // What stands behind the last line break is a line only if it is something.
+        lines.pop_if(|last| last.is_empty());
+        for line in lines {
+            let ends = Ends { head: line.to_vec(), tail: line.to_vec() };
+            if line.len() > 4 * cap {
+                frames.push(Frame::Endless(Ends::default()));
+                return frames;
+            }
+            frames.push(if line.len() > cap { Frame::TooLong(ends) } else { Frame::Line(line.to_vec().into()) });
+        }
+        frames.push(Frame::End);
+        frames
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// [LIM-1]: any bytes, cut anywhere, are the same lines, and what is held is bounded.
+        #[test]
+        fn any_bytes_cut_anywhere_are_the_same_lines(
+            input in prop::collection::vec(prop_oneof![1 => Just(b'\n'), 6 => any::<u8>()], 0..400),
+            pieces in prop::collection::vec(1..50_usize, 0..80),
+            cap in 1..30_usize,
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let mut reader = LineReader::new(Pieces::new(&input, pieces), cap);
+            for expected in expected(&input, cap) {
+                let frame = runtime.block_on(reader.next()).unwrap();
+                prop_assert!(reader.held() <= cap + CHUNK + 4 * KEPT);
+                match (&frame, &expected) {
+                    // How much was read by then depends on the cuts.
+                    (Frame::Endless(_), Frame::Endless(_)) => {}
+                    _ => prop_assert_eq!(&frame, &expected),
+                }
+            }
+        }
+    }
 
     async fn frames(input: &[u8], cap: usize) -> Vec<Frame> {
         let mut reader = LineReader::new(input, cap);

@@ -8,6 +8,8 @@ mod http1;
 mod lines;
 mod listen;
 mod local;
+#[cfg(test)]
+mod pieces;
 mod reach;
 #[cfg(test)]
 mod scratch;
@@ -17,6 +19,8 @@ mod stream;
 mod tls;
 mod url;
 
+#[cfg(test)]
+pub(crate) use pieces::Pieces;
 #[cfg(test)]
 pub(crate) use tls::certs;
 

@@ -112,7 +112,7 @@ async fn ask(client: &Client, name: &str, server_era: Era, context: &str) {
     assert_eq!(answer.raw("result.state"), STATE, "{context}: {answer:?}");
 }
 
-/// The matrix over HTTP [TRN-9].
+/// The matrix over HTTP [TRN-1, TRN-2, TRN-9].
 #[tokio::test]
 async fn all_mixtures_over_http() {
     for client in ERAS {
@@ -124,7 +124,7 @@ async fn all_mixtures_over_http() {
     }
 }
 
-/// The matrix over stdio [TRN-9].
+/// The matrix over stdio [TRN-1, TRN-2, TRN-9].
 #[tokio::test]
 async fn all_mixtures_over_stdio() {
     for client in ERAS {

@@ -8,7 +8,10 @@ use portcullis::runtime::Tasks;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use crate::support::{Answer, Client, ERAS, Era, Framing, Hostile, Siege, Step, lives, raw, until, within_deadline};
+use crate::support::{
+    Answer, Client, ERAS, Era, Framing, Gateway, Hostile, Siege, Speaks, Step, Upstream, lives, peak_memory_kib, raw,
+    until, within_deadline,
+};
 
 const ALL: [Framing; 4] = [Framing::Line, Framing::Json, Framing::Sse, Framing::Events];
 /// Those on which more than an answer may come.
@@ -123,12 +126,12 @@ async fn endless_nothing_ends_in_its_time() {
             let answer = siege.call(bad, how).await;
             assert!(!answer.is_result(), "{} {how}: {answer:?}", bad.name);
         }
-        // A child that never reads again is not used by the next call for ever.
+        // A child that never reads again cannot.
         for bad in siege.bad.iter().filter(|bad| bad.framing == Framing::Json) {
             siege.recovers(bad).await;
         }
     }
-    drop(siege);
+    siege.end_unrecovered(LITTLE).await;
 }
 
 /// [LIM-6, FC-CON-04] Floods of progress, of log and of list changes before the answer: they are dropped or passed on, and the
@@ -303,7 +306,7 @@ async fn a_slow_answer_ends_in_its_time() {
         let words = raw(answer.text(), "error.message").unwrap_or_else(|| panic!("{}: {answer:?}", bad.name));
         assert!(words.contains("in time") || words.contains("tool_timeout_secs"), "{}: {words}", bad.name);
     }
-    drop(siege);
+    siege.end_unrecovered(LITTLE).await;
 }
 
 /// The other direction: clients that begin and do not go on, and clients that do not read, cost the others nothing, and their
@@ -360,8 +363,7 @@ async fn a_server_that_does_not_read_ends_in_its_time() {
             assert!(!answer.is_result(), "{answer:?}");
         }
     }
-    assert!(lives(siege.gateway.pid()));
-    drop(siege);
+    siege.end_unrecovered(LITTLE + 32).await;
 }
 
 /// Death at every byte of an answer: a failure or the answer, once, and never a second call in secret [FC-TMO-03].
@@ -416,23 +418,37 @@ async fn death_of_a_shared_stream_is_one_answer_to_each() {
 async fn death_at_every_byte_of_a_line_is_one_answer() {
     for era in ERAS {
         let deaths = crate::support::Deaths::new(era);
-        let servers = deaths.servers();
+        let good = Upstream::start(Speaks::Both, false, &["echo"]).await;
+        let mut servers = deaths.servers();
+        servers.push(("good".to_owned(), good.lines()));
         let names: Vec<(&str, String)> = servers.iter().map(|(name, lines)| (name.as_str(), lines.clone())).collect();
-        let (mut gateway, tasks) = (crate::support::Gateway::start(&names).await, Tasks::new());
+        let (mut gateway, tasks) = (Gateway::start(&names).await, Tasks::new());
         gateway.overhear(&tasks);
         let client = Client::connect(Era::Stateless, gateway.addr, "/mcp", None).await;
+        let good = || client.call_with("good__echo", r#"{"k":1.10}"#);
+        assert_eq!(client.names().await.len(), servers.len(), "every child has started");
+        assert!(good().await.is_result());
+        let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", gateway.pid())).unwrap().count();
+        let (before, last) = (descriptors(), servers.len() - 1);
         let mut results = 0;
-        for (at, (name, _)) in servers.iter().enumerate() {
-            let answer =
-                within_deadline(name, client.call("\"h\"", &format!("{name}__attack"), "", r#""arguments":{}"#)).await;
+        for (at, (name, _)) in servers.iter().take(last).enumerate() {
+            let name = format!("{name}__attack");
+            let calling = client.call("\"h\"", &name, "", r#""arguments":{}"#);
+            let (answer, other) = within_deadline(&name, futures_util::future::join(calling, good())).await;
+            assert_eq!(other.raw("result.echo"), r#"{"k":1.10}"#, "{name}: the good server is hurt");
             assert_eq!(answer.messages.len(), 1, "{name}: {answer:?}");
             assert_eq!(raw(answer.text(), "id").as_deref(), Some("\"h\""));
             results += usize::from(answer.is_result());
-            assert!(!answer.is_result() || at + 2 >= servers.len(), "{name}: {answer:?}");
+            assert!(!answer.is_result() || at + 2 >= last, "{name}: {answer:?}");
         }
         assert!(results > 0, "the whole line is an answer");
+        // Whoever has died is started again: there are never more than there were.
+        until("the descriptors come back", || descriptors() <= before).await;
+        let peak = peak_memory_kib(gateway.pid());
+        assert!(peak < LARGE << 10, "it has held {peak} KiB, {LARGE} MiB is the bound");
         gateway.terminate();
         assert_eq!(gateway.ended().await, Some(0));
+        tasks.cancel();
     }
 }
 
@@ -466,6 +482,7 @@ async fn a_tree_of_children_ends_with_its_server() {
         siege.recovers(bad).await;
         until("the trees have ended", || siege.marked().len() <= before.len()).await;
     }
+    siege.settles(LITTLE).await;
     // Others, that are there when the gateway ends.
     for bad in &siege.bad {
         assert!(siege.call(bad, "fork").await.is_result());
@@ -479,7 +496,7 @@ async fn a_tree_of_children_ends_with_its_server() {
 /// bomb. The server's list is cut, or stays as it was; nobody else's is touched.
 #[tokio::test]
 async fn lists_without_an_end_are_bounded() {
-    let siege = Siege::begin(&[Framing::Line, Framing::Json], "").await;
+    let siege = Siege::begin(&ALL, "").await;
     let page = |tools: &str, more: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":@ID@,"result":{{"resultType":"complete","ttlMs":0,"cacheScope":"public","tools":[{tools}]{more}}}}}"#
@@ -496,13 +513,22 @@ async fn lists_without_an_end_are_bounded() {
         ("endless pages", page(&tool("attack"), r#","nextCursor":"@ID@""#)),
         ("a loop", page(&tool("attack"), r#","nextCursor":"again""#)),
         ("many tools", page(&format!("{many}{}", tool("attack")), "")),
+        ("a million tools", page(&format!("@MILLION@{}", tool("attack")), "")),
         ("many tools, again and again", page(&format!("{many}{}", tool("attack")), r#","nextCursor":"@ID@""#)),
         ("depth", page(&format!("{},{deep}", tool("attack")), "")),
         ("one large tool", page(&format!("{},{}", tool("attack"), tool(&"n".repeat(12 << 20))), "")),
     ] {
         for bad in &siege.bad {
             let before = bad.listed();
-            bad.lists(Some(vec![Step::say(bad.framing.begin()), Step::Say(bad.framing.message(&text))]));
+            let text = bad.framing.message(&text);
+            let steps = match text.split_once("@MILLION@") {
+                None => vec![Step::Say(text)],
+                Some((before, after)) => {
+                    let million = Step::Number(format!("{},", tool("t@N@")), 1_000_000);
+                    vec![Step::say(before), million, Step::say(after)]
+                }
+            };
+            bad.lists(Some([vec![Step::say(bad.framing.begin())], steps].concat()));
             until(&format!("{how} of {} is asked for", bad.name), || bad.listed() > before).await;
             // Calls of it go on, and so do lists of all.
             siege.recovers(bad).await;

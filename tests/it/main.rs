@@ -18,6 +18,10 @@ mod command_line;
 #[cfg(test)]
 mod deploy;
 #[cfg(test)]
+mod desktop_policy;
+#[cfg(test)]
+mod down;
+#[cfg(test)]
 mod eras;
 #[cfg(test)]
 mod explain;
@@ -29,6 +33,10 @@ mod gone;
 mod help;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod hostile_bodies;
+#[cfg(test)]
+mod hostile_questions;
 #[cfg(test)]
 mod http_sse;
 #[cfg(test)]
@@ -61,6 +69,7 @@ mod reaper;
 mod reload;
 #[cfg(test)]
 mod roots;
+mod revoked;
 #[cfg(test)]
 mod schema;
 #[cfg(test)]
@@ -79,6 +88,8 @@ mod support;
 mod tls_down;
 #[cfg(test)]
 mod tls_up;
+#[cfg(test)]
+mod tokens;
 #[cfg(test)]
 mod two_urls;
 #[cfg(test)]

@@ -79,6 +79,7 @@ const TABLE: &[(&str, &str, By)] = &[
         Test(DEPLOY, "the_manual_s_commands_run"),
     ),
     ("deploy/README.md", "portcullis check --policy policies/*.toml", Test(DEPLOY, "the_manual_s_commands_run")),
+    ("policies/README.md", "portcullis check --policy policies/*.toml", Test(DEPLOY, "the_manual_s_commands_run")),
     (
         "deploy/README.md",
         "install -m 755 target/release/portcullis /usr/local/bin/",

@@ -7,7 +7,7 @@ use crate::support::quiz::{ABLE, Quiz, Told, form, roots, sampling, visit, willi
 use crate::support::{Client, ERAS, Era, Piped, TestApp, raw, until, within_deadline};
 
 /// Every mixture: the client's era, the server's, and whether the server is a child.
-fn mixtures() -> impl Iterator<Item = (Era, Era, bool)> {
+pub(crate) fn mixtures() -> impl Iterator<Item = (Era, Era, bool)> {
     ERAS.into_iter().flat_map(|client| {
         ERAS.into_iter().flat_map(move |server| [false, true].map(move |stdio| (client, server, stdio)))
     })

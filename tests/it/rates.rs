@@ -5,10 +5,18 @@ use std::pin::pin;
 
 use futures_util::future::{Either, select};
 
+use serde_json::json;
+
+use crate::support::quiz::{ABLE, Quiz, form, willing};
 use crate::support::{Answer, Client, ERAS, Era, Gateway, Speaks, TestApp, Upstream, folder, until, within_deadline};
 
 fn text(upstream: &Upstream, limits: &str, more: &str) -> String {
-    let (tables, names) = TestApp::servers(&[("up", upstream.lines())]);
+    text_of(upstream.lines(), limits, more)
+}
+
+/// The configuration of a server by its lines.
+fn text_of(server: String, limits: &str, more: &str) -> String {
+    let (tables, names) = TestApp::servers(&[("up", server)]);
     let principals: String = ["ann", "bob"]
         .map(|name| format!("[principals.{name}]\nmcp_bundles = [\"all\"]\npolicy = \"p\"\n{}", TestApp::key(name)))
         .concat();
@@ -76,6 +84,51 @@ async fn a_principal_over_its_rate_gets_429() {
     assert_eq!(upstream.calls().len(), 3);
     let other = Client::connect(Era::Legacy, gateway.addr, "/mcp", Some("bob")).await;
     assert!(other.call_with("up__echo", "{}").await.is_result());
+}
+
+/// [LIM-5]: over its rate a principal may still end what it has under way: a cancel passes, in a session of its own, and nothing
+/// else does.
+#[tokio::test]
+async fn a_cancel_passes_over_the_rate() {
+    let upstream = Upstream::start(Speaks::Legacy, false, &["echo", "hold"]).await;
+    let gateway = start(&text(&upstream, "", "rate = \"3/h\"\n")).await;
+    // The handshake takes two.
+    let client = Client::connect(Era::Legacy, gateway.addr, "/mcp", Some("ann")).await;
+    let held = client.asks("\"h\"", "up__hold", r#""arguments":{}"#).await;
+    until("the call is there", || upstream.calls().len() == 1).await;
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"h"}}"#;
+    let large = cancel.replace("\"h\"", &format!("\"h\",\"reason\":\"{}\"", "x".repeat(1 << 20)));
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let other = cancel.replace("cancelled", "initialized");
+    for (what, body) in [("a call", ping), ("another message", &*other), ("too large", &large), ("no JSON", "{")] {
+        let refused = client.post(&[], body).await;
+        assert_eq!((refused.status, refused.raw("error.code")), (429, "-31001".to_owned()), "{what}");
+    }
+    // In a session of nobody, and in none.
+    let nowhere = Client::connect(Era::Stateless, gateway.addr, "/mcp", Some("ann")).await;
+    assert_eq!(nowhere.post(&[], cancel).await.status, 429);
+    assert_eq!(nowhere.post(&[("Mcp-Session-Id", "0".repeat(32))], cancel).await.status, 429);
+    assert_eq!(upstream.asked("notifications/cancelled").len(), 0);
+    assert_eq!(client.post(&[], cancel).await.status, 202);
+    until("its server hears of it", || upstream.asked("notifications/cancelled").len() == 1).await;
+    drop(held);
+    // These too have an end.
+    let mut passed = 0;
+    while client.post(&[], cancel).await.status == 202 {
+        passed += 1;
+    }
+    assert!(passed >= 150, "{passed}");
+}
+
+/// [LIM-5, TRN-10]: neither does a call wait for a person whose answer is over the rate.
+#[tokio::test]
+async fn an_answer_passes_over_the_rate() {
+    let quiz = Quiz::start(Era::Legacy, false).await;
+    let gateway = start(&text_of(quiz.lines(), "", "rate = \"3/h\"\n")).await;
+    let client = Client::able(Era::Legacy, gateway.addr, "/mcp", Some("ann"), ABLE).await;
+    let told = within_deadline("the answer", client.quiz("up__quiz", json!([[form("?")], [form("?")]]), willing)).await;
+    assert_eq!((told.asked.len(), told.answers()[1][0]["action"].as_str()), (2, Some("accept")), "{told:?}");
+    assert_eq!(client.call_with("up__quiz", "{}").await.status, 429);
 }
 
 /// [LIM-5]: one call at a time at a server; the next waits, one more is refused, and a place comes back when its client is

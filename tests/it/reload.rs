@@ -21,12 +21,12 @@ fn put(folder: &Path, name: &str, text: &str) {
     fs::rename(folder.join("new"), path).unwrap();
 }
 
-fn listening(rest: &str) -> String {
+pub(crate) fn listening(rest: &str) -> String {
     format!("[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\nauth = \"keys\"\n{rest}")
 }
 
 /// A principal with the keys of these names.
-fn principal(name: &str, keys: &[&str], bundle: &str, more: &str) -> String {
+pub(crate) fn principal(name: &str, keys: &[&str], bundle: &str, more: &str) -> String {
     let keys: Vec<String> = keys
         .iter()
         .map(|key| TestApp::key(key).trim_end().trim_start_matches("api_keys = [").trim_end_matches(']').to_owned())
@@ -34,16 +34,16 @@ fn principal(name: &str, keys: &[&str], bundle: &str, more: &str) -> String {
     format!("[principals.{name}]\nmcp_bundles = [\"{bundle}\"]\napi_keys = [{}]\n{more}", keys.join(", "))
 }
 
-fn bundle(name: &str, servers: &[&str]) -> String {
+pub(crate) fn bundle(name: &str, servers: &[&str]) -> String {
     let servers: Vec<String> = servers.iter().map(|server| format!("\"{server}\"")).collect();
     format!("[mcp_bundles.{name}]\nservers = [{}]\n", servers.join(", "))
 }
 
-fn tables(servers: &[(&str, String)]) -> String {
+pub(crate) fn tables(servers: &[(&str, String)]) -> String {
     TestApp::servers(servers).0
 }
 
-async fn start(text: &str) -> Gateway {
+pub(crate) async fn start(text: &str) -> Gateway {
     let folder = folder();
     put(&folder, "portcullis.toml", text);
     start_in(folder).await
@@ -55,7 +55,7 @@ async fn start_in(folder: PathBuf) -> Gateway {
 
 impl Gateway {
     /// Changes the file, and waits until it is in force; returns what the log says.
-    async fn reload(&mut self, text: &str) -> String {
+    pub(crate) async fn reload(&mut self, text: &str) -> String {
         put(self.folder(), "portcullis.toml", text);
         self.hang_up();
         self.says(IN_FORCE).await

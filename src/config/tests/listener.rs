@@ -35,7 +35,7 @@ fn auth_may_be_absent_for_local_alone() {
     assert_eq!(good("[listen]\nauth = [\"keys\"]").settings.gateway.auth, Auth::Keys);
 }
 
-/// [AUT-1]
+/// [AUT-1, TRN-6]
 #[test]
 fn without_authentication_only_loopback_and_only_local() {
     refused("[listen]\nauth = \"none\"\nhttp = [\"127.0.0.1:1\", \"[::]:1\"]", "listen.auth", &["[::]:1"]);

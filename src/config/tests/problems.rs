@@ -9,6 +9,7 @@ use crate::config::{Color, Diagnostics, load, render};
 use crate::gateway::Auth;
 use crate::upstream::Transport;
 
+/// [LIM-1]: the default of `max_response_bytes` among the rest.
 #[test]
 fn the_example_of_the_product_loads_but_for_what_comes_later() {
     let folder = Folder::new().var("LOG_LEVEL", "info").var("DOCS_TOKEN", "t").file("token", "abc\n");

@@ -83,6 +83,7 @@ fn a_server_that_is_wrong_is_read_to_its_end() {
     assert_eq!(keys, ["name", "url", "tool_timeout_secs", "era"], "{errors}");
 }
 
+/// [LIM-4, TRN-1, TRN-7]: each in its range; a named revision is not probed for.
 #[test]
 fn numbers_and_words_of_a_server() {
     let loaded = good(&server(

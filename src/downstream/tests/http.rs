@@ -3,7 +3,7 @@
 use super::support::{House, LEGACY, META, call, initialize, legacy_call, modern};
 use crate::downstream::DownstreamSettings;
 
-/// [R1, R2, FC-SEC-01]
+/// [R1, R2, TRN-6, FC-SEC-01]
 #[tokio::test]
 async fn foreign_hosts_and_origins_are_refused_on_every_verb() {
     let house = House::open();

@@ -168,6 +168,10 @@ impl Handler for World {
         Ok(())
     }
 
+    fn admit_end(&self, _: &Guest) -> Result<(), Reject> {
+        Ok(())
+    }
+
     fn renewed(&self, caller: Guest) -> Guest {
         caller
     }

@@ -158,6 +158,10 @@ impl Handler for Hall {
         Err(Reject { retry: Retry::After(Duration::from_millis(2_500)), ..reject })
     }
 
+    fn admit_end(&self, _: &Guest) -> Result<(), Reject> {
+        Ok(())
+    }
+
     fn call(self: &Arc<Self>, _: Guest, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
         let hall = Arc::clone(self);
         async move {

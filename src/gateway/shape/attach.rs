@@ -57,7 +57,7 @@ fn edits(work: &Work, response: &Response) -> Edits {
     let fates: Vec<Fate> = items.iter().map(|item| fate(work, response, item, over, &mut sheets)).collect();
     let kept = match sheets.is_empty() {
         true => Some(Vec::new()),
-        false => work.blobs.keep(&work.principal, response.raw.len(), sheets, work.settings()),
+        false => work.blobs.keep(&work.principal, &work.origin, response.raw.len(), sheets, work.settings()),
     };
     let spelled = items.iter().zip(fates).filter_map(|(item, fate)| {
         let text = spell(work, item, fate, kept.as_deref())?;
@@ -147,6 +147,7 @@ fn to_file(work: &Work, block: &Block<'_>, base64: Base64<'_>) -> Result<Fate, U
     let mut facts = Err(Unavailable::Type);
     let stored = work.blobs.put(
         &work.principal,
+        &work.origin,
         base64,
         |head| {
             facts = known(block, head);

@@ -92,7 +92,8 @@ fn keep(work: &Work, response: &Response, words: &[Words], over: &Over) -> Kept 
     if let Some((at, _)) = &over.structured {
         sheets.push(Sheet::json(part(at)));
     }
-    let Some(ids) = work.blobs.keep(&work.principal, response.raw.len(), sheets, work.settings()) else { return none };
+    let ids = work.blobs.keep(&work.principal, &work.origin, response.raw.len(), sheets, work.settings());
+    let Some(ids) = ids else { return none };
     let mut ids = ids.into_iter();
     let text = over.text.and_then(|_| ids.next());
     Kept { text, structured: over.structured.as_ref().and_then(|_| ids.next()) }

@@ -205,12 +205,13 @@ fn a_small_rest_does_not_hold_the_answer() {
     whole["padding"] = Value::from("p".repeat(100_000));
     let work = cutting(256, Overflow::Link);
     shaped(&work, &whole.to_string());
-    assert_eq!(work.blobs.held(), (500, 1));
+    let names = "docs+file:///a".len() + "docs__file:///a".len();
+    assert_eq!(work.blobs.held(), (500 + names, 1));
     let work = cutting(256, Overflow::Link);
     let answer = response(&result(&[text(&"x".repeat(500))]));
     let bytes = answer.raw.len();
     drop(work.apply(answer));
-    assert_eq!(work.blobs.held(), (bytes, 1));
+    assert_eq!(work.blobs.held(), (bytes + names, 1));
 }
 
 /// [LIM-7]: prompts and resources: the URI stands in the text, and every message has content.

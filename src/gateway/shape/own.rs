@@ -1,15 +1,17 @@
 //! The gateway's own resources: attachments, and the rest of what was cut, read by ranges [LIM-3, LIM-7].
 //!
-//! Not for: resources of servers. Invariant: what is not there, is too old, or is another principal's is answered alike.
+//! Not for: resources of servers. Invariants: what is kept is read as long as what it came from may be called, and no longer
+//! [POL-12]; what is not there, is too old, is another principal's or may not be read any more is answered alike.
 
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::blob::{OwnUri, PartBody, Range, ReadError, ReadPart, UriError};
+use crate::blob::{Origin, OwnUri, PartBody, Range, ReadError, ReadPart, UriError};
 use crate::exchange::{Answer, Call, Caller as _, Exchange, ReasonCode, Reject, RejectKind, Reply, ServerCall};
 use crate::gateway::{Gateway, Identified};
+use crate::policy::Decision;
 use crate::wire::json;
 use crate::wire::jsonrpc::Response;
 use crate::wire::mcp::{Kind, Method};
@@ -36,18 +38,20 @@ pub(in crate::gateway) async fn read_own(
     (call, own): (Arc<ServerCall>, Result<OwnUri, UriError>),
 ) -> Result<Reply, Reject> {
     let own = own.map_err(|err| invalid(err.to_string()))?;
-    let result = read(gateway, caller, &call.params.name, own).await?;
+    let result = read(gateway, caller.clone(), &call.params.name, own).await?;
     let response = Box::new(Response::with_result(&call.request.id, &result));
     // It is spoken as the client speaks.
     Ok(Reply::once(Ok(Answer::Upstream { response, era: exchange.client.version.era() })))
 }
 
-async fn read(gateway: &Gateway, caller: &Identified, uri: &str, own: OwnUri) -> Result<Vec<u8>, Reject> {
+async fn read(gateway: &Gateway, caller: Identified, uri: &str, own: OwnUri) -> Result<Vec<u8>, Reject> {
     let chars = caller.read_chars_max().unwrap_or(READ_CHARS_MAX).min(READ_CHARS_MAX);
     let (blobs, settings) = (Arc::clone(&gateway.blobs), Arc::clone(gateway.snapshot.load().settings()));
-    let (principal, uri) = (caller.principal().clone(), uri.to_owned());
+    let uri = uri.to_owned();
     let work = move || {
-        let part = blobs.read(&principal, &own, chars, &settings.blob)?;
+        // Whatever becomes of its server: it has answered.
+        let may = |origin: &Origin| caller.subject().decide(&origin.action()) == Decision::Allow;
+        let part = blobs.read(caller.principal(), (&own, chars), may, &settings.blob)?;
         Ok::<_, ReadError>(spell(&uri, &own, part))
     };
     match gateway.tasks.blocking(work).await {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::blob::{BlobSettings, Blobs};
+use crate::blob::{BlobSettings, Blobs, Origin};
 use crate::catalog::Entry;
 use crate::exchange::{Answer, Outcome, Reject, RejectKind};
 use crate::gateway::resolve::Resolved;
@@ -37,6 +37,8 @@ pub(super) struct Work {
     pub(super) blobs: Arc<Blobs>,
     pub(super) settings: Arc<GatewaySettings>,
     pub(super) principal: PrincipalId,
+    /// What was called.
+    pub(super) origin: Origin,
     /// The definition of what was called, as its server wrote it.
     pub(super) definition: Bytes,
     pub(super) caps: Caps,
@@ -105,8 +107,8 @@ impl Shaper {
         let mode = self.mode();
         let Self { caps, kind, links, .. } = self;
         let (blobs, settings) = (Arc::clone(&gateway.blobs), Arc::clone(gateway.snapshot.load().settings()));
-        let definition = entry.definition.raw.clone();
-        Work { blobs, settings, principal, definition, caps, mode, kind, links }
+        let (origin, definition) = (Origin::of(entry), entry.definition.raw.clone());
+        Work { blobs, settings, principal, origin, definition, caps, mode, kind, links }
     }
 
     /// Cuts what a notification tells; `None` if it is short enough.

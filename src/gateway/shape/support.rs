@@ -6,10 +6,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::blob::{BlobSettings, Blobs, OwnUri, PartBody};
+use crate::blob::{BlobSettings, Blobs, Origin, OwnUri, PartBody};
+use crate::catalog::Entry;
 use crate::clock::Clock;
 use crate::gateway::GatewaySettings;
-use crate::id::PrincipalId;
+use crate::id::{PrincipalId, UpstreamName};
 use crate::policy::{BlobMode, Caps, Overflow};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, Response, decode};
 
@@ -27,10 +28,11 @@ impl Folder {
         Self(path)
     }
 
-    /// Returns the paths of all files below.
+    /// Returns the paths of all attachments below.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let below = |path: PathBuf| std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-        below(self.0.clone()).flat_map(below).collect()
+        let told = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with('.');
+        below(self.0.clone()).flat_map(below).filter(|path| !told(path)).collect()
     }
 }
 
@@ -50,6 +52,7 @@ pub(super) fn work(mode: BlobMode) -> Work {
         blobs: Arc::new(Blobs::new(None, None, &Clock::manual())),
         settings: Arc::new(settings(BlobSettings::default())),
         principal: PrincipalId::new("alice"),
+        origin: Origin::of(&Entry::unlisted(&UpstreamName::new("docs").unwrap(), "file:///a")),
         definition: Bytes::from_static(b"{}"),
         caps: Caps::default(),
         mode,
@@ -92,5 +95,6 @@ pub(super) fn blocks(work: &Work, content: &[String]) -> Vec<Value> {
 /// Reads one of the gateway's own URIs as a principal does.
 pub(super) fn read_as(work: &Work, principal: &str, uri: &str) -> Option<PartBody> {
     let uri = OwnUri::read(uri).unwrap().unwrap();
-    work.blobs.read(&PrincipalId::new(principal), &uri, usize::MAX >> 8, work.settings()).ok().map(|part| part.body)
+    let asked = (&uri, usize::MAX >> 8);
+    work.blobs.read(&PrincipalId::new(principal), asked, |_| true, work.settings()).ok().map(|part| part.body)
 }

@@ -17,20 +17,18 @@ use crate::upstream::ServerSettings;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{Changes, Outgoing, ROOTS_CHANGED};
 use crate::upstream::loudness::Loudness;
-use crate::upstream::question::{self, Verdict};
+use crate::upstream::question::{self, Full, Room, Verdict};
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, RequestId, decode, one_line,
 };
 use crate::wire::mcp::{Era, Feature, Features, InputKind};
 
 use super::framing::{Whose, in_head, whose};
-use super::pending::Table;
+use super::pending::{Slot, Table};
 use super::waiting::Waiting;
 
 /// How many cancellations and answers wait to be written; when full, the next is dropped and counted.
 const CONTROL_MAX: usize = 1024;
-/// How many questions of the server may be out at clients.
-const QUESTIONS_MAX: usize = 64;
 
 /// What was dropped.
 #[derive(Debug, Default)]
@@ -57,6 +55,8 @@ pub(in crate::upstream) struct Conversation {
     features: Features,
     /// Questions that are out.
     questions: Mutex<HashMap<RequestId, Asked>>,
+    /// Bounds them; one call alone is asked at a time.
+    asking: Arc<Room>,
     pub(in crate::upstream) changes: watch::Sender<Changes>,
     pub(in crate::upstream) loudness: Loudness,
     pub(in crate::upstream) heard: Arc<Heard>,
@@ -80,6 +80,7 @@ impl Conversation {
             table: Table::default(),
             features,
             questions: Mutex::default(),
+            asking: Room::of_call(),
             changes: watch::Sender::new(Changes::default()),
             loudness: Loudness::default(),
             heard: Arc::default(),
@@ -303,9 +304,9 @@ impl Conversation {
         let features = call.as_ref().and_then(|slot| slot.features()).map(|theirs| theirs.and(self.features));
         let answer = match (question::hear(request, features), call) {
             (Verdict::Answer(response), _) => response,
-            (Verdict::Ask(kind, params), Some(slot)) => match self.question(&request.id, kind, params) {
-                Some(question) => return slot.ask(question),
-                None => question::too_many(request),
+            (Verdict::Ask(kind, params), Some(slot)) => match self.question(&slot, request, (kind, params)) {
+                Ok(question) => return slot.ask(question),
+                Err(full) => question::too_many(request, full),
             },
             // Without a call there are no features, and nothing is asked.
             (Verdict::Ask(..), None) => return,
@@ -313,19 +314,29 @@ impl Conversation {
         self.send_control(answer.raw);
     }
 
-    fn question(self: &Arc<Self>, id: &RequestId, kind: InputKind, params: Bytes) -> Option<Question> {
+    fn question(
+        self: &Arc<Self>,
+        slot: &Slot,
+        request: &Request,
+        (kind, params): (InputKind, Bytes),
+    ) -> Result<Question, Full> {
         let mut open = self.open_questions();
-        // A second question of one id would take the place of the first, and nobody would count it.
-        if open.len() >= QUESTIONS_MAX || open.contains_key(id) {
-            return None;
+        // A second question of one id would take the place of the first.
+        if open.contains_key(&request.id) {
+            return Err(Full::Twice);
         }
-        let (conversation, asked) = (Arc::clone(self), id.clone());
+        let taken = self.asking.take(request).or_else(|_| {
+            slot.drop_taken_back();
+            self.asking.take(request)
+        })?;
+        let (conversation, asked) = (Arc::clone(self), request.id.clone());
         let responder = Responder::new(move |settled| {
             conversation.open_questions().remove(&asked);
             conversation.send_control(one_line(question::told(&asked, &settled).raw));
+            drop(taken);
         });
-        open.insert(id.clone(), responder.asked());
-        Some(Question { kind, params, responder })
+        open.insert(request.id.clone(), responder.asked());
+        Ok(Question { kind, params, responder })
     }
 
     fn open_questions(&self) -> MutexGuard<'_, HashMap<RequestId, Asked>> {

@@ -234,11 +234,15 @@ impl Slot {
         }
     }
 
+    /// What was taken back while nobody looked is no question any more.
+    pub(super) fn drop_taken_back(&self) {
+        self.state().questions.retain(|question| !question.responder.asked().is_over());
+    }
+
     /// Hands a question to this call.
     pub(in crate::upstream) fn ask(&self, question: Question) {
+        self.drop_taken_back();
         let mut state = self.state();
-        // What was taken back while nobody looked is no question any more.
-        state.questions.retain(|question| !question.responder.asked().is_over());
         state.questions.push_back(question);
         let waker = state.waker.take();
         drop(state);

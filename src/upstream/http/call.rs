@@ -16,6 +16,7 @@ use futures_util::stream;
 use crate::exchange::{Answer, Event, Outcome, Question, Reject, Reply};
 use crate::net::ResponseBody;
 use crate::upstream::link::{Outgoing, progress_value};
+use crate::upstream::question::Room;
 use crate::wire::jsonrpc::{Message, Notification, Request, Response};
 use crate::wire::mcp::{Era, Features, LogMessage};
 
@@ -43,6 +44,8 @@ pub(super) struct Call {
     outgoing: Outgoing,
     id: u64,
     progress: Option<f64>,
+    /// Bounds its questions that are out; made with the first.
+    room: Option<Arc<Room>>,
     /// An answer to another request was seen.
     foreign: bool,
     /// The beginning of something that was no message.
@@ -98,9 +101,9 @@ impl Peer {
         }
     }
 
-    fn serve(&self, request: &Request, features: Option<Features>) -> Option<Question> {
+    fn serve(&self, request: &Request, asked: Option<(Features, &Arc<Room>)>) -> Option<Question> {
         match self {
-            Self::Session(link, session, _) => link.serve(session, request, features),
+            Self::Session(link, session, _) => link.serve(session, request, asked),
             Self::Stateless(link) => {
                 tracing::debug!(server = %link.target().name, "a request on a stateless stream is ignored");
                 None
@@ -119,7 +122,7 @@ impl Peer {
 
 impl Call {
     pub(super) fn new(peer: Peer, outgoing: Outgoing, id: u64) -> Self {
-        Self { peer, outgoing, id, progress: None, foreign: false, garbled: None }
+        Self { peer, outgoing, id, progress: None, room: None, foreign: false, garbled: None }
     }
 
     /// Takes the request back, for another try on another session.
@@ -213,11 +216,11 @@ impl Call {
     fn sort(&mut self, message: Message, on_error_status: bool) -> Option<Event> {
         match message {
             Message::Request(request) => {
-                let features = match &self.outgoing {
-                    Outgoing::Call(call) => Some(call.client.features),
+                let asked = match &self.outgoing {
+                    Outgoing::Call(call) => Some((call.client.features, &*self.room.get_or_insert_with(Room::of_call))),
                     Outgoing::Own { .. } => None,
                 };
-                self.peer.serve(&request, features).map(Event::Ask)
+                self.peer.serve(&request, asked).map(Event::Ask)
             }
             Message::Notification(notification) => self.notified(notification),
             Message::Response(response) if self.is_answer(&response, on_error_status) => {

@@ -2,6 +2,8 @@
 //!
 //! Not for: choosing or pooling links (`upstream::server`).
 
+#[cfg(test)]
+mod any_bytes_tests;
 mod call;
 mod connector;
 mod listen;

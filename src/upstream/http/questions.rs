@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::exchange::{Asked, Event, EventStream, Question, Reply, ReplyBody};
 use crate::upstream::link::BoxFuture;
+use crate::upstream::question::Room;
 use crate::wire::jsonrpc::RequestId;
 use crate::wire::mcp::Features;
 
@@ -28,8 +29,17 @@ struct Table {
     /// Questions that are out.
     open: HashMap<RequestId, Asked>,
     /// Calls that may be asked.
-    calls: Vec<(u64, Features, mpsc::Sender<Question>)>,
+    calls: Vec<(u64, Asker)>,
     entered: u64,
+}
+
+/// What a call that may be asked is asked by.
+#[derive(Clone, Debug)]
+pub(super) struct Asker {
+    pub(super) features: Features,
+    /// Bounds its questions that are out.
+    pub(super) room: Arc<Room>,
+    pub(super) sender: mpsc::Sender<Question>,
 }
 
 /// A call that may be asked beside its own stream; it is not any more once this is dropped.
@@ -58,15 +68,15 @@ impl Questions {
         let mut table = self.table();
         table.entered += 1;
         let number = table.entered;
-        table.calls.push((number, features, sender));
+        table.calls.push((number, Asker { features, room: Room::of_call(), sender }));
         drop(table);
         Asking { questions: Arc::clone(self), number, heard }
     }
 
     /// Returns the only call in flight that may be asked.
-    pub(super) fn only_call(&self) -> Option<(Features, mpsc::Sender<Question>)> {
+    pub(super) fn only_call(&self) -> Option<Asker> {
         match self.table().calls.as_slice() {
-            [(_, features, sender)] => Some((*features, sender.clone())),
+            [(_, asker)] => Some(asker.clone()),
             _ => None,
         }
     }

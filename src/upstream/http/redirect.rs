@@ -1,7 +1,8 @@
 //! What becomes of a request that its server sends elsewhere [TRN-5, TRN-6, FC-HTP-09].
 //!
 //! Not for: connections and addresses (`net`). Invariants: a request keeps its method and its body or is not sent on; the
-//! configured headers go to the configured origin alone; nothing that was meant for https is said over plain http; another
+//! configured headers go to the configured origin alone, and not there either once another origin has had the request, for
+//! that one chose the path; nothing that was meant for https is said over plain http; another
 //! origin is a public one, unless the operator allows others; redirects have an end.
 
 use std::sync::{Mutex, PoisonError};
@@ -71,13 +72,14 @@ impl Redirects {
         head: &[u8],
         body: Bytes,
     ) -> Result<(Response, Uri), Reject> {
-        let mut from = self.uri.clone();
+        let (mut from, mut left) = (self.uri.clone(), false);
         for _ in 0..HOPS_MAX {
             let Some(to) = self.next(target, &from, &response, head)? else { return Ok((response, from)) };
             // It has told everything with its head.
             let _read = response.body.collect(BODY_MAX).await.is_ok();
             let own = same_origin(&self.uri, &to);
-            let head = respelled(head, &to, (!own).then_some(target.configured()));
+            left |= !own;
+            let head = respelled(head, &to, left.then_some(target.configured()));
             let sent = if own {
                 target.client.send(&head, body.clone()).await
             } else {
@@ -135,7 +137,7 @@ impl<'a> Spelled<'a> {
     }
 }
 
-/// Spells a request for another URL: its path, and for another origin its host, without the headers of `drop`.
+/// Spells a request for another URL: its path, and once it has left its origin the host, without the headers of `drop`.
 fn respelled(head: &[u8], to: &Uri, drop: Option<&HeaderMap>) -> Vec<u8> {
     let Spelled { verb, lines } = Spelled::of(head);
     let path = to.path_and_query().map_or("/", PathAndQuery::as_str);

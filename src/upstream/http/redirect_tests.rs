@@ -1,5 +1,6 @@
 //! Redirects, against raw bytes.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -104,6 +105,38 @@ async fn another_origin_gets_no_header_of_this_one() {
         }
     }
     assert_eq!(other.server.requests().len(), 1);
+}
+
+/// [TRN-6]: whoever has been given the request once does not say where in its origin the configured headers go: one that comes
+/// back from elsewhere comes without them, and so does what follows.
+#[tokio::test]
+async fn what_has_left_its_origin_comes_back_bare() {
+    let home = Arc::new(OnceLock::new());
+    let back = Arc::clone(&home);
+    let other = Lab::new(Reach::Any, Demand::Scheme, move |_| {
+        redirect("307 Temporary Redirect", &format!("http://{}/chosen?by=other", back.get().unwrap()))
+    })
+    .await;
+    let to = format!("http://{}/elsewhere", other.server.addr);
+    let lab = Lab::new(Reach::Any, Demand::Scheme, move |request| match request.path.as_str() {
+        "/mcp" => redirect("308 Permanent Redirect", &to),
+        "/chosen?by=other" => redirect("308 Permanent Redirect", "/last"),
+        _ => json("200 OK", "{}"),
+    })
+    .await;
+    home.set(lab.server.addr).unwrap();
+    for turn in 1..=2 {
+        assert_eq!(lab.send(Verb::Post, "{}").await.unwrap(), 200);
+        let requests = lab.server.requests();
+        assert_eq!((requests.len(), other.server.requests().len()), (3 * turn, turn));
+        for request in &requests {
+            // The next request begins at home again, with everything.
+            let configured = (request.path == "/mcp").then_some("Bearer canary");
+            assert_eq!(request.header("authorization"), configured, "{}", request.path);
+            assert_eq!(request.header("user-agent"), configured.map(|_| "mine/1"), "{}", request.path);
+            assert_eq!(request.header("host"), Some(lab.server.addr.to_string().as_str()));
+        }
+    }
 }
 
 /// [TRN-6]: a name, or an odd spelling, of a private address is no way around; nothing is sent there.

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::HeaderValue;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Question, Reject, Reply, Responder};
@@ -21,7 +21,7 @@ use crate::runtime::Tasks;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing, ROOTS_CHANGED, StartError};
 use crate::upstream::loudness::Loudness;
-use crate::upstream::question::{self, Verdict};
+use crate::upstream::question::{self, Room, Taken, Verdict};
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Notification, Request, RequestId, code};
 use crate::wire::mcp::{Era, Feature, Features, InputKind, Kinds, ProtocolVersion, name};
 
@@ -36,8 +36,6 @@ const ASIDE_TIMEOUT: Duration = Duration::from_secs(5);
 const RENEW_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many answers to a server's requests may be on their way.
 const ANSWERS_MAX: usize = 16;
-/// How many questions of a server may be out at clients.
-const QUESTIONS_MAX: usize = 64;
 /// How long the first call waits until it is known whether there is a stream beside the calls.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -76,7 +74,7 @@ pub(super) struct SessionLink {
     features: Features,
     pub(super) questions: Arc<Questions>,
     /// Bounds the questions that are out.
-    asking: Arc<Semaphore>,
+    asking: Arc<Room>,
     /// Cancelled when it is known whether the session has a stream beside its calls.
     pub(super) listening: CancellationToken,
     /// That stream was asked for.
@@ -162,7 +160,7 @@ impl SessionLink {
             answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
             features,
             questions: Arc::default(),
-            asking: Arc::new(Semaphore::new(QUESTIONS_MAX)),
+            asking: Room::of_connection(),
             listening: CancellationToken::new(),
             streams: AtomicBool::new(false),
         }
@@ -200,14 +198,19 @@ impl SessionLink {
         self: &Arc<Self>,
         session: &Arc<Session>,
         request: &Request,
-        features: Option<Features>,
+        asked: Option<(Features, &Arc<Room>)>,
     ) -> Option<Question> {
-        let response = match question::hear(request, features.map(|features| features.and(self.features))) {
-            Verdict::Answer(response) => response,
-            Verdict::Ask(kind, params) => match Arc::clone(&self.asking).try_acquire_owned() {
-                Ok(permit) => return Some(self.question(session, request.id.clone(), (kind, params), permit)),
-                Err(_) => question::too_many(request),
-            },
+        let features = asked.map(|(features, _)| features.and(self.features));
+        let response = match (question::hear(request, features), asked) {
+            (Verdict::Answer(response), _) => response,
+            // Without a call there are no features, and nothing is asked.
+            (Verdict::Ask(..), None) => return None,
+            (Verdict::Ask(kind, params), Some((_, room))) => {
+                match room.take(request).and_then(|ours| Ok((ours, self.asking.take(request)?))) {
+                    Ok(taken) => return Some(self.question(session, request.id.clone(), (kind, params), taken)),
+                    Err(full) => question::too_many(request, full),
+                }
+            }
         };
         match Arc::clone(&self.answers).try_acquire_owned() {
             Ok(permit) => self.spawn_post("http answer", session, response.raw, permit),
@@ -221,9 +224,9 @@ impl SessionLink {
     /// Takes a request that came beside the calls: it belongs to the only one in flight, or to none [R100].
     pub(super) fn serve_beside(self: &Arc<Self>, session: &Arc<Session>, request: &Request) {
         let call = self.questions.only_call();
-        let question = self.serve(session, request, call.as_ref().map(|(features, _)| *features));
-        if let (Some(question), Some((_, sender))) = (question, call)
-            && sender.try_send(question).is_err()
+        let question = self.serve(session, request, call.as_ref().map(|call| (call.features, &call.room)));
+        if let (Some(question), Some(call)) = (question, call)
+            && call.sender.try_send(question).is_err()
         {
             tracing::debug!(server = %self.target.name, "a question came too late, or one too many; it is refused");
         }
@@ -241,12 +244,12 @@ impl SessionLink {
         session: &Arc<Session>,
         id: RequestId,
         (kind, params): (InputKind, Bytes),
-        permit: OwnedSemaphorePermit,
+        taken: (Taken, Taken),
     ) -> Question {
         let (link, session, asked) = (Arc::clone(self), Arc::clone(session), id.clone());
         let responder = Responder::new(move |settled| {
             link.questions.over(&asked);
-            link.spawn_post("http answer", &session, question::told(&asked, &settled).raw, permit);
+            link.spawn_post("http answer", &session, question::told(&asked, &settled).raw, taken);
         });
         self.questions.opened(id, responder.asked());
         Question { kind, params, responder }

@@ -176,6 +176,12 @@ impl Client {
         Some(side.reading(Some(id)))
     }
 
+    /// Ends its session.
+    pub(crate) async fn leave(self) {
+        let (_, head) = self.send("DELETE", &[], "").await;
+        assert!(head.line.contains(" 204 ") || head.line.contains(" 200 "), "{}", head.line);
+    }
+
     /// The body of a request, as [`body`] of this era.
     pub(crate) fn body(&self, id: &str, method: &str, meta: &str, members: &str) -> String {
         able_body(self.era, &self.able, (id, method), meta, members)

@@ -3,7 +3,7 @@
 Arguments: what it speaks (legacy, stateless), and the path of its JSON facts, read anew for each request: `calls` (steps by the
 argument `how` of a call), `lists` (steps in place of a list, or null), `tools` (names). A step is a list: its name, then its values;
 `hostile.rs` says what each does. What has no steps is answered as it should be. Beside the facts it
-writes `.lists`, a byte for each such list.
+writes `.lists`, a byte for each such list, and `.told`, the answers to what it asked.
 """
 
 import json
@@ -121,7 +121,10 @@ def serve(request, line):
 threading.Thread(target=watch, daemon=True).start()
 for line in sys.stdin.buffer:
     request = json.loads(line)
-    if "id" in request:
+    if "method" not in request:
+        with open(PATH + ".told", "a", encoding="utf-8") as file:
+            file.write(line.decode())
+    elif "id" in request:
         with whole:
             serve(request, line)
 while stubborn:

@@ -94,6 +94,8 @@ struct HttpState {
     calls: AtomicUsize,
     lists: AtomicUsize,
     changes: tokio::sync::Notify,
+    /// The answers to what it asked.
+    told: Mutex<Vec<String>>,
     /// What is to be said on the stream of each session of HTTP+SSE.
     sessions: Mutex<HashMap<String, mpsc::Sender<Job>>>,
 }
@@ -233,6 +235,17 @@ impl Hostile {
         }
     }
 
+    /// The answers to what it asked.
+    pub(crate) fn told(&self) -> Vec<String> {
+        match &self.http {
+            Some(http) => http.state.told.lock().unwrap().clone(),
+            None => {
+                let told = std::fs::read_to_string(self.folder.join("facts.told")).unwrap_or_default();
+                told.lines().map(str::to_owned).collect()
+            }
+        }
+    }
+
     fn lines(&self, mark: &str) -> String {
         match &self.http {
             Some(http) => format!("url = \"http://{}/mcp\"", http.addr),
@@ -266,6 +279,7 @@ impl Http {
             calls: AtomicUsize::new(0),
             lists: AtomicUsize::new(0),
             changes: tokio::sync::Notify::new(),
+            told: Mutex::default(),
             sessions: Mutex::default(),
         });
         let (all, shared) = (tasks.clone(), Arc::clone(&state));
@@ -311,7 +325,11 @@ impl HttpState {
                 wire.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n").await;
                 continue;
             };
-            let method = raw(&body, "method").unwrap_or_default();
+            let Some(method) = raw(&body, "method") else {
+                self.told.lock().unwrap().push(body);
+                wire.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n").await;
+                continue;
+            };
             let stateless = body.contains("io.modelcontextprotocol/protocolVersion");
             if stateless != (self.era == Era::Stateless) {
                 let error = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"no"}}}}"#);
@@ -362,7 +380,10 @@ impl HttpState {
             let status = if session.is_some() { "202 Accepted" } else { "405 Method Not Allowed" };
             wire.write(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").as_bytes()).await;
             let (Some(session), Some(id)) = (session, raw(&body, "id")) else { continue };
-            let method = raw(&body, "method").unwrap_or_default();
+            let Some(method) = raw(&body, "method") else {
+                self.told.lock().unwrap().push(body);
+                continue;
+            };
             let method = method.trim_matches('"');
             let facts = self.facts.lock().unwrap().clone();
             let steps = self
@@ -544,12 +565,17 @@ impl Siege {
 
     /// The same with more arguments, each with a comma before it.
     pub(crate) async fn calls(&self, bad: &Hostile, how: &str, more: &str) -> Answer {
+        self.calls_as(&self.client, bad, how, more).await
+    }
+
+    /// The same by another client.
+    pub(crate) async fn calls_as(&self, client: &Client, bad: &Hostile, how: &str, more: &str) -> Answer {
         let over = AtomicBool::new(false);
         let what = format!("{} {how}", bad.name);
         let calling = async {
             let members = format!(r#""arguments":{{"how":{}{more}}}"#, quoted(how));
             let meta = r#""progressToken":"p""#;
-            let answer = self.client.call("\"h\"", &format!("{}__attack", bad.name), meta, &members).await;
+            let answer = client.call("\"h\"", &format!("{}__attack", bad.name), meta, &members).await;
             over.store(true, Ordering::SeqCst);
             answer
         };
@@ -586,10 +612,26 @@ impl Siege {
 
     /// Ends the siege: processes and descriptors come back to what they were, and the gateway has never held more than so
     /// many MiB; it ends in order and leaves nothing.
-    pub(crate) async fn end(mut self, mib: u64) {
+    pub(crate) async fn end(self, mib: u64) {
         for one in &self.bad {
             self.recovers(one).await;
         }
+        self.end_unrecovered(mib).await;
+    }
+
+    /// The same where a server never answers again.
+    pub(crate) async fn end_unrecovered(mut self, mib: u64) {
+        self.settles(mib).await;
+        self.gateway.terminate();
+        let mark = std::mem::take(&mut self.mark);
+        assert_eq!(self.gateway.ended().await, Some(0));
+        until("every process of a server has ended", || marked(&mark).is_empty()).await;
+        self.tasks.cancel();
+        drop(self.good);
+    }
+
+    /// Waits until processes and descriptors are what they were, and looks at the memory.
+    pub(crate) async fn settles(&self, mib: u64) {
         let (mut processes, mut descriptors) = (Vec::new(), 0);
         let settled = async {
             loop {
@@ -610,12 +652,6 @@ impl Siege {
         }
         let peak = peak_memory_kib(self.gateway.pid());
         assert!(peak < mib << 10, "it has held {peak} KiB, {mib} MiB is the bound");
-        self.gateway.terminate();
-        let mark = std::mem::take(&mut self.mark);
-        assert_eq!(self.gateway.ended().await, Some(0));
-        until("every process of a server has ended", || marked(&mark).is_empty()).await;
-        self.tasks.cancel();
-        drop(self.good);
     }
 
     /// The processes of its servers, with all their descendants.

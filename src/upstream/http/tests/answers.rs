@@ -47,6 +47,7 @@ async fn htp_07_any_2xx_acknowledges_a_notification() {
     assert!(why.contains("HTTP 500"), "{why}");
 }
 
+/// [TRN-6, LIM-1]: a configured header, also User-Agent, replaces ours; no coding but the plain one is asked for.
 #[tokio::test]
 async fn htp_10_both_types_are_accepted_and_configured_headers_win() {
     let lab = Lab::new(|request| legacy(request, |request| json("200 OK", &result(request, "1")))).await;
