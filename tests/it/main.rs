@@ -67,9 +67,9 @@ mod rates;
 mod reaper;
 #[cfg(test)]
 mod reload;
+mod revoked;
 #[cfg(test)]
 mod roots;
-mod revoked;
 #[cfg(test)]
 mod schema;
 #[cfg(test)]
