@@ -67,6 +67,7 @@ mod rates;
 mod reaper;
 #[cfg(test)]
 mod reload;
+#[cfg(test)]
 mod revoked;
 #[cfg(test)]
 mod roots;
