@@ -40,7 +40,7 @@ pub struct Gateway {
     pub(super) published: watch::Sender<u64>,
     pub(super) timed: Arc<AllTimed>,
     /// Who watches resources.
-    pub(super) watchers: Mutex<Vec<Watcher>>,
+    pub(super) watchers: Mutex<Vec<Arc<Watcher>>>,
     pub(super) seal: Seal,
     pub(super) clock: Clock,
     /// What of answers is kept.

@@ -101,6 +101,7 @@ impl Server {
                 Ok(opened) => self.live(opened, &mut latch).await,
                 Err(err) => Life::Barren(err.to_string()),
             };
+            self.clear_berth();
             if self.pool.was_laid_down() {
                 self.pool.rested().await;
                 failures = 0;

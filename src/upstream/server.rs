@@ -79,6 +79,7 @@ pub struct Server {
     /// What connections that no list is read over have told of changed lists.
     pub(super) elsewhere: watch::Sender<Changes>,
     pub(super) pool: Pool,
+    pub(super) headers: again::Headers,
     eras: Mutex<Eras>,
     /// The connection the list is read over.
     pub(super) catalog: Mutex<Option<Arc<dyn Link>>>,
@@ -117,6 +118,7 @@ impl Server {
             doubts: watch::Sender::new(0),
             elsewhere: watch::Sender::new(Changes::default()),
             pool: Pool::new(places),
+            headers: again::Headers::default(),
             eras: Mutex::default(),
             catalog: Mutex::default(),
         })

@@ -49,6 +49,11 @@ struct House {
 impl Cell {
     /// Starts all three; the client declares these capabilities.
     async fn open(self, able: &str) -> House {
+        self.open_with(able, "").await
+    }
+
+    /// The same, with more lines in the server's table.
+    async fn open_with(self, able: &str, more: &str) -> House {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(SCRIPT).display().to_string();
         let log = folder().join("whole.log");
         let how = match self.way {
@@ -68,7 +73,7 @@ impl Cell {
             let path = if self.way == Way::Sse { "sse" } else { "mcp" };
             (format!("url = \"http://127.0.0.1:{}/{path}\"", port.trim()), Some(server))
         };
-        let (tables, _) = TestApp::servers(&[("up", lines)]);
+        let (tables, _) = TestApp::servers(&[("up", format!("{lines}\n{more}"))]);
         let key = TestApp::key(KEY);
         let grants = "[mcp_bundles.all]\nservers = [\"up\"]\n[principals.ann]\nmcp_bundles = [\"all\"]\n";
         let app = TestApp::start("keys", &format!("{tables}{grants}{key}")).await;
@@ -115,6 +120,18 @@ impl House {
     fn told(&self, method: &str) -> Vec<Value> {
         let messages = self.heard().into_iter().map(|line| line["message"].clone());
         messages.filter(|message| message["method"] == method).collect()
+    }
+
+    /// Waits until the server has heard of the end of its one call, as its era and its transport say it.
+    async fn hears_of_the_end(&self) {
+        if self.cell.server == Era::Stateless && self.cell.way == Way::Http {
+            until("the closed connection", || self.heard().iter().any(|line| line["message"] == "is gone")).await;
+            assert!(self.told("notifications/cancelled").is_empty());
+        } else {
+            until("the cancel", || self.told("notifications/cancelled").len() == 1).await;
+            let id = &self.told("tools/call")[0]["id"];
+            assert_eq!(&self.told("notifications/cancelled")[0]["params"]["requestId"], id);
+        }
     }
 
     /// Stops, and judges what the server heard: its own era, and nothing of the client's credential [R47, R68, R117].
@@ -226,14 +243,19 @@ async fn cancel(cell: Cell) {
     } else {
         drop(held);
     }
-    if house.cell.server == Era::Stateless && house.cell.way == Way::Http {
-        until("the closed connection", || house.heard().iter().any(|line| line["message"] == "is gone")).await;
-        assert!(house.told("notifications/cancelled").is_empty());
-    } else {
-        until("the cancel", || house.told("notifications/cancelled").len() == 1).await;
-        let id = &house.told("tools/call")[0]["id"];
-        assert_eq!(&house.told("notifications/cancelled")[0]["params"]["requestId"], id);
-    }
+    house.hears_of_the_end().await;
+    house.close().await;
+}
+
+/// A call whose time is over: its server hears of it in its own way, its client is told, and its place is another's [LIM-4,
+/// LIM-5, R106, R107].
+async fn overtime(cell: Cell) {
+    let house = cell.open_with("{}", "tool_timeout_secs = 1\nmax_concurrent_calls = 1").await;
+    let answer = within_deadline("the end of the call", house.client.call("1", "up__hold", "", "")).await;
+    assert_eq!(answer.value()["error"]["code"], -32603, "{answer:?}");
+    assert!(answer.text().contains("tool_timeout_secs"), "{answer:?}");
+    house.hears_of_the_end().await;
+    assert!(house.client.call_with("up__echo", "{}").await.is_result());
     house.close().await;
 }
 
@@ -433,6 +455,7 @@ matrix! {
     progress;
     logs;
     cancel;
+    overtime;
     prompts;
     resources;
     completion;

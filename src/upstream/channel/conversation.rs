@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Answer, Asked, Outcome, Question, Reject, RejectKind, Responder};
 use crate::net::Ends;
-use crate::upstream::ServerSettings;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{Changes, Outgoing, ROOTS_CHANGED};
 use crate::upstream::loudness::Loudness;
 use crate::upstream::question::{self, Full, Room, Verdict};
+use crate::upstream::{Isolation, ServerSettings};
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, RequestId, decode, one_line,
 };
@@ -75,9 +75,9 @@ pub(in crate::upstream) struct Conversation {
 impl Conversation {
     pub(in crate::upstream) fn new(settings: Arc<ServerSettings>, features: Features) -> Self {
         Self {
+            table: Table::new(settings.isolation() == Isolation::Shared),
             settings,
             counts: Counts::default(),
-            table: Table::default(),
             features,
             questions: Mutex::default(),
             asking: Room::of_call(),
