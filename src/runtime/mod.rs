@@ -2,6 +2,7 @@
 //!
 //! Not for: sockets or protocol.
 
+mod bell;
 mod drain;
 mod guardian;
 mod hush;
@@ -15,6 +16,7 @@ mod stop;
 mod task;
 mod turn;
 
+pub use bell::Bell;
 pub use drain::{Drain, DrainGuard};
 pub use guardian::{GUARDIAN_VERB, Guarded, dismiss_guardian, guard, keep_guardian, start_guardian, watch};
 pub use hush::{Hushable, hushed};

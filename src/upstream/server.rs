@@ -202,11 +202,14 @@ impl Server {
                 Ok(held) => held,
                 Err(reject) => return Reply::once(Err(reject)),
             };
-            self.tell_loudness(held.link(), call).await;
+            if let Some(level) = self.loudness_for(held.link(), call) {
+                Box::pin(self.tell_loudness(held.link(), level)).await;
+            }
             let reply = Arc::clone(held.link()).request(outgoing.clone()).await;
             let reply = visits::noted(held.link(), call, reply);
             if again::is_mismatch(&reply, call) {
-                let reply = self.again(held.link(), call).await.unwrap_or(reply);
+                // Boxed, so that other calls do not carry its room.
+                let reply = Box::pin(self.again(held.link(), call)).await.unwrap_or(reply);
                 return held.until_the_end_of(reply);
             }
             let undelivered = reply.is_safe_to_retry();

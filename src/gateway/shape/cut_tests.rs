@@ -244,7 +244,7 @@ fn errors_are_cut() {
     else {
         panic!()
     };
-    let cut: Value = serde_json::from_slice(&cutting(256, Overflow::Link).apply(error).raw).unwrap();
+    let cut: Value = serde_json::from_slice(&cutting(256, Overflow::Link).apply(*error).raw).unwrap();
     assert!(cut["error"]["message"].as_str().unwrap().chars().count() <= 256);
     assert_eq!((&cut["error"]["code"], cut["error"].get("data")), (&json!(-1), None));
 }

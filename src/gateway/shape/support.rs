@@ -73,7 +73,7 @@ pub(super) fn caps(cap: usize, overflow: Overflow) -> Caps {
 pub(super) fn response(result: &str) -> Response {
     let text = format!(r#"{{"jsonrpc":"2.0","result":{result},"id":7}}"#);
     let Ok(Decoded::One(Message::Response(response))) = decode(&Bytes::from(text), &Limits::UPSTREAM) else { panic!() };
-    response
+    *response
 }
 
 /// Applies all rules; returns the result, which must be one of the same message.

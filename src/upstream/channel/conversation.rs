@@ -252,7 +252,7 @@ impl Conversation {
             Message::Response(response) => match response.id.as_ref().and_then(|id| id.as_u64()) {
                 Some(id) => {
                     let era = self.era().unwrap_or(Era::Legacy);
-                    self.answer(id, Ok(Answer::Upstream { response: Box::new(response), era }));
+                    self.answer(id, Ok(Answer::Upstream { response, era }));
                 }
                 None => count(&self.counts.answers),
             },
@@ -303,7 +303,7 @@ impl Conversation {
         let call = self.table.only_call().filter(|_| self.features.may_be_asked());
         let features = call.as_ref().and_then(|slot| slot.features()).map(|theirs| theirs.and(self.features));
         let answer = match (question::hear(request, features), call) {
-            (Verdict::Answer(response), _) => response,
+            (Verdict::Answer(response), _) => *response,
             (Verdict::Ask(kind, params), Some(slot)) => match self.question(&slot, request, (kind, params)) {
                 Ok(question) => return slot.ask(question),
                 Err(full) => question::too_many(request, full),

@@ -255,7 +255,7 @@ fn answer(all: impl IntoIterator<Item = Message>, id: u64, on_error_status: bool
             if response.id.as_ref() == Some(&id)
                 || response.error().is_some() && (on_error_status || response.id.is_none()) =>
         {
-            Some(response)
+            Some(*response)
         }
         Message::Response(_) | Message::Request(_) | Message::Notification(_) => None,
     })

@@ -208,7 +208,7 @@ impl SessionLink {
     ) -> Option<Question> {
         let features = asked.map(|(features, _)| features.and(self.features));
         let response = match (question::hear(request, features), asked) {
-            (Verdict::Answer(response), _) => response,
+            (Verdict::Answer(response), _) => *response,
             // Without a call there are no features, and nothing is asked.
             (Verdict::Ask(..), None) => return None,
             (Verdict::Ask(kind, params), Some((_, room))) => {
