@@ -55,7 +55,7 @@ fn request(raw: &Bytes) -> Result<Request, Failure> {
 
 fn response(raw: &Bytes) -> Result<Response, Failure> {
     match decode(raw, &Limits::UPSTREAM).map_err(|err| err.kind)? {
-        Decoded::One(Message::Response(response)) => Ok(response),
+        Decoded::One(Message::Response(response)) => Ok(*response),
         Decoded::One(Message::Notification(_) | Message::Request(_)) | Decoded::Batch(_) => Err("no response".into()),
     }
 }

@@ -87,7 +87,7 @@ pub(super) async fn probe(base: &str, path: &str) -> Result<(StatusCode, String)
     let tasks = Tasks::new();
     let client = client(&uri, &tasks);
     let answer = async {
-        let sent = client.send(head("GET", &uri, &[]).expose(), Bytes::new()).await;
+        let sent = client.send(head("GET", &uri, &[]).expose(), &Bytes::new()).await;
         let response = sent.map_err(|err| unreachable(url, &err.to_string()))?;
         let text = response.body.collect(ANSWER_MAX).await.map_err(|err| unreadable(url, &err))?;
         Ok((response.status, String::from_utf8_lossy(&text).into_owned()))
@@ -139,7 +139,7 @@ impl Remote {
         ];
         all.extend_from_slice(headers);
         all.extend(self.key.clone().map(|key| (AUTHORIZATION, key)));
-        let sent = self.client.send(head("POST", &self.uri, &all).expose(), body).await;
+        let sent = self.client.send(head("POST", &self.uri, &all).expose(), &body).await;
         let response = sent.map_err(|err| unreachable(&self.url, &err.to_string()))?;
         let status = response.status;
         let events = response.headers.get("content-type").is_some_and(|kind| kind.starts_with(b"text/event-stream"));
@@ -167,7 +167,7 @@ impl Remote {
             while let Some(event) = decoder.next_event().map_err(|err| unreachable(&self.url, &err.to_string()))? {
                 let Some(text) = event.data else { continue };
                 match decode(&text, &Limits::UPSTREAM) {
-                    Ok(Decoded::One(Message::Response(response))) => return Ok(Some(response)),
+                    Ok(Decoded::One(Message::Response(response))) => return Ok(Some(*response)),
                     Ok(Decoded::One(Message::Notification(told))) if told.method == "notifications/progress" => {
                         label.set(&progress_words(tool, &told.raw));
                     }
@@ -235,7 +235,7 @@ fn key() -> Result<Option<HeaderValue>, Trouble> {
 
 fn answer(text: &Bytes) -> Option<jsonrpc::Response> {
     match decode(text, &Limits::UPSTREAM) {
-        Ok(Decoded::One(Message::Response(response))) => Some(response),
+        Ok(Decoded::One(Message::Response(response))) => Some(*response),
         Ok(Decoded::One(Message::Notification(_) | Message::Request(_)) | Decoded::Batch(_)) | Err(_) => None,
     }
 }

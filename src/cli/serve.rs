@@ -32,7 +32,8 @@ pub(super) fn run(serve: &Serve) -> Result<Exit, Trouble> {
 }
 
 async fn gateway(loaded: Loaded, next: &str) -> Result<Exit, Trouble> {
-    telemetry::init(&loaded.settings.log)
+    // To its drop, by which the last lines are written.
+    let _log = telemetry::init_batching(&loaded.settings.log)
         .map_err(|err| Trouble::new(Exit::Failure, Code::Log, format!("the log cannot be started: {err}")))?;
     let mut bound = App::build(loaded.settings, &config::base_env())?;
     bound.follow(loaded.inputs)?;
@@ -55,7 +56,11 @@ async fn gateway(loaded: Loaded, next: &str) -> Result<Exit, Trouble> {
     telemetry::flush();
     match finished {
         true => Ok(Exit::Ok),
-        false => Err(Trouble::new(Exit::Failure, Code::CutOff, "stopped before everything had finished")),
+        // Into the log, which waits for nobody.
+        false => {
+            tracing::error!(code = Code::CutOff.id(), "stopped before everything had finished");
+            Err(Trouble::Told(Exit::Failure))
+        }
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn run(stdio: &Stdio) -> Result<Exit, Trouble> {
     let loaded = config::load(&stdio.config, &config::process_env)?;
     tell(&loaded.warnings.clone().into());
     let guest = Guest::choose(&loaded.settings, stdio.principal.as_deref(), stdio.server.as_deref())?;
-    let _log = telemetry::init_shedding(&loaded.settings.log)
+    let _log = telemetry::init(&loaded.settings.log)
         .map_err(|err| Trouble::new(Exit::Failure, Code::Log, format!("the log cannot be started: {err}")))?;
     if std::io::stdin().is_terminal() {
         say("portcullis stdio speaks MCP on stdin and stdout, for a client that starts it; ctrl-d ends it");

@@ -1,9 +1,8 @@
 //! What a client can take (`Accept`) and what it sent (`Content-Type`) [FC-HTP-10, FC-HTP-11].
 
-use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 
-use super::origin::{Twice, single};
+use super::headers::{Headers, Known, Twice};
 
 /// What the specification's clients send.
 const BOTH: &[u8] = b"application/json, text/event-stream";
@@ -31,14 +30,14 @@ pub(super) enum Take {
 
 impl Take {
     /// Reads all `Accept` lines; none at all means anything.
-    pub(super) fn read(headers: &HeaderMap) -> Self {
-        match single(headers, ACCEPT) {
+    pub(super) fn read(headers: &Headers) -> Self {
+        match headers.single(Known::Accept) {
             Ok(Some(line)) if line.as_bytes() == BOTH => return Self::Any,
             Ok(Some(line)) if line.as_bytes() == BOTH_EVENTS_FIRST => return Self::EventsFirst,
             Ok(_) | Err(Twice) => {}
         }
         let (mut json, mut events, mut stated, mut first) = (0.0_f32, 0.0_f32, false, false);
-        for line in headers.get_all(ACCEPT) {
+        for line in headers.all().get_all(ACCEPT) {
             for range in line.to_str().unwrap_or_default().split(',') {
                 let mut parts = range.split(';').map(str::trim);
                 let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
@@ -88,8 +87,10 @@ fn weight(parameter: &str) -> Option<f32> {
 }
 
 /// Says whether a body may be JSON: it says so, or says nothing.
-pub(super) fn is_json(headers: &HeaderMap) -> bool {
-    let Some(kind) = headers.get(CONTENT_TYPE) else { return true };
+pub(super) fn is_json(headers: &Headers) -> bool {
+    // Of two the first counts.
+    let first = |_| headers.all().get(CONTENT_TYPE);
+    let Some(kind) = headers.single(Known::ContentType).unwrap_or_else(first) else { return true };
     if kind.as_bytes() == JSON {
         return true;
     }

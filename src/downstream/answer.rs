@@ -6,13 +6,13 @@
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
-use tokio::pin;
 
 use crate::exchange::{
     Answer, ByteStream, Discovery, Event, Handler, InputRequired, ListPage, Outcome, ReasonCode, Reject, RejectKind,
     Unseen, WatchEvent,
 };
 use crate::id::PrincipalId;
+use crate::runtime::Bell;
 use crate::session::Session;
 use crate::wire::bridge::{BridgeRefusal, ClientSide, lift_error, lift_result, server_info};
 use crate::wire::json;
@@ -351,13 +351,12 @@ impl<H: Handler> Door<H> {
         take: Take,
         session: Option<&Session>,
     ) -> Response<Body> {
-        let silence = tokio::time::sleep(self.silence(session));
-        pin!(silence);
+        let mut silence = Bell::after(self.silence(session));
         loop {
             let event = tokio::select! {
                 biased;
                 event = running.next() => event,
-                () = silence.as_mut(), if take.events() => {
+                () = &mut silence, if take.events() => {
                     return self.events(running, asker, None, session).with_comment().respond();
                 }
             };

@@ -108,7 +108,7 @@ impl<H: Handler> Door<H> {
             time: self.settings.question,
         };
         let reply = self.handler.call(visit.caller.clone(), exchange);
-        Running::new(async move { asker.asking(reply.await) })
+        Running::new(Box::pin(async move { asker.asking(reply.await) }))
     }
 }
 

@@ -2,20 +2,17 @@
 //!
 //! Not for: judging it (`identity`). Invariant: present but malformed is never taken for absent.
 
-use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderValue;
 
 use crate::identity::Credential;
 use crate::secret::Secret;
 
-use super::origin::single;
-
-const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+use super::headers::{Headers, Known, trimmed};
 
 /// Reads `Authorization: Bearer` and `x-api-key`; both may be there if they say the same.
-pub(super) fn read(headers: &HeaderMap) -> Credential {
-    let bearer = one(headers, AUTHORIZATION).map(|value| value.map(bearer));
-    let key = one(headers, API_KEY);
+pub(super) fn read(headers: &Headers) -> Credential {
+    let bearer = one(headers, Known::Authorization).map(|value| value.map(bearer));
+    let key = one(headers, Known::ApiKey);
     let api_key = |token: &str| Credential::ApiKey(Secret::new(token.to_owned()));
     match (bearer, key) {
         (Ok(None), Ok(None)) => Credential::None,
@@ -27,18 +24,18 @@ pub(super) fn read(headers: &HeaderMap) -> Credential {
 
 struct Unreadable;
 
-fn one(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Unreadable> {
-    let Some(value) = single(headers, name).map_err(|_| Unreadable)? else { return Ok(None) };
+fn one(headers: &Headers, known: Known) -> Result<Option<&str>, Unreadable> {
+    let Some(value) = headers.single(known).map_err(|_| Unreadable)? else { return Ok(None) };
     text(value).filter(|text| !text.is_empty()).map(Some).ok_or(Unreadable)
 }
 
 fn text(value: &HeaderValue) -> Option<&str> {
-    std::str::from_utf8(value.as_bytes()).ok().map(|text| text.trim_matches([' ', '\t']))
+    std::str::from_utf8(value.as_bytes()).ok().map(trimmed)
 }
 
 fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_at_checked("bearer".len())?;
-    let token = token.strip_prefix(' ')?.trim_matches([' ', '\t']);
+    let token = trimmed(token.strip_prefix(' ')?);
     let one = memchr::memchr3(b' ', b'\t', b',', token.as_bytes()).is_none();
     let good = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && one;
     good.then_some(token)
@@ -46,7 +43,7 @@ fn bearer(value: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, HeaderName, HeaderValue};
+    use http::{HeaderName, HeaderValue};
 
     use super::read;
     use crate::identity::Credential;
@@ -75,10 +72,10 @@ mod tests {
             (&[(api, "")], Credential::Malformed),
         ];
         for (fields, expected) in cases {
-            let mut headers = HeaderMap::new();
-            for (name, value) in fields {
-                headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
-            }
+            let line = |(name, value): &(&'static str, &'static str)| {
+                (HeaderName::from_static(name), HeaderValue::from_static(value))
+            };
+            let headers = fields.iter().map(line).collect();
             assert_eq!(read(&headers), expected, "{fields:?}");
         }
     }

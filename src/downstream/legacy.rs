@@ -10,11 +10,12 @@ use crate::exchange::{Call, Exchange, Handler, Listen, Reject, ServerCall};
 use crate::session::Session;
 use crate::wire::json;
 use crate::wire::jsonrpc::{Message, Notification, Params, Request, RequestId};
-use crate::wire::mcp::{Era, Kind, Kinds, Level, Method, ProtocolVersion, RequestMeta, name};
+use crate::wire::mcp::{Era, Kind, Kinds, Level, Method, ProtocolVersion, RequestMeta};
 
 use super::answer::{Asker, Log, Rendered, invalid};
 use super::body::Body;
-use super::post::{Single, Visit, label};
+use super::headers::{Known, Single};
+use super::post::{Visit, label};
 use super::respond::{Fault, Refusal, bare};
 use super::resume::priming;
 use super::running::Running;
@@ -73,12 +74,12 @@ impl<H: Handler> Door<H> {
     /// # Errors
     /// [`Fault`]: no id, not found, or a version no legacy session speaks.
     pub(super) fn session(&self, visit: &Visit<H::Caller>) -> Result<Arc<Session>, Fault> {
-        let id = match visit.header(name::SESSION_ID) {
+        let id = match visit.headers.text(Known::SessionId) {
             Single::Value(id) if !id.is_empty() => id,
             Single::Absent | Single::Bad | Single::Value(_) => return Err(Fault::SessionMissing),
         };
         let session = self.sessions.get(id, &visit.principal, &visit.endpoint).ok_or(Fault::SessionUnknown)?;
-        match visit.header(name::PROTOCOL_VERSION) {
+        match visit.headers.text(Known::ProtocolVersion) {
             Single::Absent => Ok(session),
             Single::Value(version)
                 if ProtocolVersion::from_text(version).is_some_and(|version| version.era() == Era::Legacy) =>
@@ -191,7 +192,7 @@ impl<H: Handler> Door<H> {
     /// Answers a GET: a stream that its client comes back to [R43], or the session's stream of list changes, of which the
     /// newest wins [FC-SES-06].
     pub(super) async fn get(&self, visit: &Visit<H::Caller>) -> Response<Body> {
-        if visit.header(name::SESSION_ID) == Single::Absent {
+        if visit.headers.text(Known::SessionId) == Single::Absent {
             return visit.refuse(Fault::Verb("POST"), None);
         }
         let session = match self.session(visit) {
@@ -201,7 +202,7 @@ impl<H: Handler> Door<H> {
         if !visit.take.events() {
             return visit.refuse(Fault::NotAcceptable, None);
         }
-        match visit.header(name::LAST_EVENT_ID) {
+        match visit.headers.text(Known::LastEventId) {
             Single::Value(event_id) if !event_id.is_empty() && priming(session.client.version).is_some() => {
                 return self.resume(visit, &session, event_id);
             }
@@ -242,7 +243,7 @@ impl<H: Handler> Door<H> {
 
     /// Answers a DELETE: the session ends with all it has in flight [R38].
     pub(super) fn delete(&self, visit: &Visit<H::Caller>) -> Response<Body> {
-        if visit.header(name::SESSION_ID) == Single::Absent && is_stateless_version(visit) {
+        if visit.headers.text(Known::SessionId) == Single::Absent && is_stateless_version(visit) {
             return visit.refuse(Fault::Verb("POST"), None);
         }
         match self.session(visit) {
@@ -256,7 +257,7 @@ impl<H: Handler> Door<H> {
 }
 
 fn is_stateless_version<C>(visit: &Visit<C>) -> bool {
-    matches!(visit.header(name::PROTOCOL_VERSION), Single::Value(version)
+    matches!(visit.headers.text(Known::ProtocolVersion), Single::Value(version)
         if ProtocolVersion::from_text(version).is_some_and(|version| version.era() == Era::Stateless))
 }
 

@@ -12,6 +12,7 @@ mod conversation;
 mod credential;
 mod ends;
 mod handshake;
+mod headers;
 mod http_sse;
 mod legacy;
 mod origin;

@@ -4,11 +4,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use http::header::{HOST, ORIGIN};
-use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Version};
+use http::{HeaderValue, Uri, Version};
 
 use super::DownstreamSettings;
+use super::headers::{Headers, Known};
 
 /// Which names a listener takes for its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,35 +28,22 @@ pub(super) enum Foreign {
 }
 
 /// Checks both; returns the origin that answers must name, if there is one.
-pub(super) fn check(head: &Parts, reach: Reach, settings: &DownstreamSettings) -> Result<Option<HeaderValue>, Foreign> {
-    let target = head.uri.authority().map(http::uri::Authority::as_str);
-    let host = single(&head.headers, HOST).map_err(|_| Foreign::Host)?;
+pub(super) fn check(
+    (uri, version, headers): (&Uri, Version, &Headers),
+    reach: Reach,
+    settings: &DownstreamSettings,
+) -> Result<Option<HeaderValue>, Foreign> {
+    let target = uri.authority().map(http::uri::Authority::as_str);
+    let host = headers.single(Known::Host).map_err(|_| Foreign::Host)?;
     let host = host.map(|host| host.to_str().map_err(|_| Foreign::Host)).transpose()?;
     // HTTP/2 says it in `:authority`; a `Host` beside it is judged too.
-    let host = if head.version == Version::HTTP_2 { host.or(target) } else { host };
+    let host = if version == Version::HTTP_2 { host.or(target) } else { host };
     if !host_allowed(host, reach, settings) || !target.is_none_or(|_| host_allowed(target, reach, settings)) {
         return Err(Foreign::Host);
     }
-    let Some(origin) = single(&head.headers, ORIGIN).map_err(|_| Foreign::Origin)? else { return Ok(None) };
+    let Some(origin) = headers.single(Known::Origin).map_err(|_| Foreign::Origin)? else { return Ok(None) };
     let text = origin.to_str().map_err(|_| Foreign::Origin)?;
     if origin_allowed(text, reach, settings) { Ok(Some(origin.clone())) } else { Err(Foreign::Origin) }
-}
-
-/// A header that may stand once stands twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Twice;
-
-/// Returns the value of a header that may stand once.
-pub(super) fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&HeaderValue>, Twice> {
-    // Nearly always no header of the request stands twice.
-    if headers.len() == headers.keys_len() {
-        return Ok(headers.get(name));
-    }
-    let mut values = headers.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (value, None) => Ok(value),
-        (_, Some(_)) => Err(Twice),
-    }
 }
 
 fn host_allowed(host: Option<&str>, reach: Reach, settings: &DownstreamSettings) -> bool {
@@ -95,7 +81,8 @@ fn name_of(authority: &str) -> Option<&str> {
     let (name, rest) = authority.split_at_checked(end)?;
     let port = rest.strip_prefix(':');
     let good = rest.is_empty() || port.is_some_and(|port| port.parse::<u16>().is_ok());
-    (good && !name.is_empty() && !name.contains(['@', '/', ' '])).then_some(name)
+    let odd = |name: &str| memchr::memchr3(b'@', b'/', b' ', name.as_bytes()).is_some();
+    (good && !name.is_empty() && !odd(name)).then_some(name)
 }
 
 /// An address cannot be pointed elsewhere by a name server, so any loopback one will do.
@@ -112,15 +99,24 @@ fn is_loopback(name: &str) -> bool {
 mod tests {
     use http::Request;
 
-    use super::{Foreign, Reach, check};
+    use super::{Foreign, Reach};
     use crate::downstream::DownstreamSettings;
+    use crate::downstream::headers::Headers;
+
+    fn check(
+        head: http::request::Parts,
+        reach: Reach,
+        settings: &DownstreamSettings,
+    ) -> Result<Option<http::HeaderValue>, Foreign> {
+        super::check((&head.uri, head.version, &Headers::new(head.headers)), reach, settings)
+    }
 
     fn ask(reach: Reach, settings: &DownstreamSettings, fields: &[(&str, &str)]) -> Result<bool, Foreign> {
         let mut request = Request::builder().uri("/mcp");
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        check(&request.body(()).unwrap().into_parts().0, reach, settings).map(|origin| origin.is_some())
+        check(request.body(()).unwrap().into_parts().0, reach, settings).map(|origin| origin.is_some())
     }
 
     /// [FC-SEC-01]
@@ -163,7 +159,7 @@ mod tests {
             if let Some(host) = host {
                 request = request.header("host", host);
             }
-            check(&request.body(()).unwrap().into_parts().0, Reach::Loopback, &settings).map(|origin| origin.is_some())
+            check(request.body(()).unwrap().into_parts().0, Reach::Loopback, &settings).map(|origin| origin.is_some())
         };
         assert_eq!(ask("https://localhost:7800/mcp", None), Ok(false));
         assert_eq!(ask("https://localhost:7800/mcp", Some("127.0.0.1")), Ok(false));

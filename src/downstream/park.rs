@@ -57,7 +57,7 @@ impl<H: Handler> Door<H> {
         };
         if let Some(joining) = state_of(&call).and_then(|state| self.parked.open(&visit.principal, &state)) {
             let (handler, caller) = (Arc::clone(&self.handler), visit.caller.clone());
-            return Running::new(async move {
+            return Running::new(Box::pin(async move {
                 let mut plain = ServerCall::clone(&call);
                 plain.params.request_state_at = None;
                 let exchange = Exchange { call: Call::ToServer(Arc::new(plain)), ..exchange };
@@ -69,10 +69,10 @@ impl<H: Handler> Door<H> {
                     })
                 });
                 joined.unwrap_or_else(|reject| Reply::once(Err(reject)))
-            });
+            }));
         }
         let reply = self.handler.call(visit.caller.clone(), exchange);
-        Running::new(async move { parker.parking(reply.await) })
+        Running::new(Box::pin(async move { parker.parking(reply.await) }))
     }
 }
 

@@ -1,17 +1,17 @@
 //! One POST: read, decode, and find out in which era it is asked (protocol §2.8).
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, Response};
+use http::Response;
 
 use crate::exchange::{Endpoint, Handler};
 use crate::id::PrincipalId;
 use crate::wire::jsonrpc::{DecodeError, DecodeErrorKind, Decoded, Limits, Message, RequestId, decode};
-use crate::wire::mcp::{Era, MetaError, Method, ProtocolVersion, RequestMeta, Trace, name};
+use crate::wire::mcp::{Era, MetaError, Method, ProtocolVersion, RequestMeta, Trace};
 
 use super::accept::{self, Take};
 use super::answer::{Asker, Log};
 use super::body::{self, Body};
-use super::origin::{Twice, single};
+use super::headers::{Headers, Known, Single};
 use super::respond::{Fault, Refusal};
 use super::server::Door;
 
@@ -24,22 +24,11 @@ pub(super) struct Visit<C> {
     /// What the path names.
     pub(super) endpoint: Endpoint,
     /// The request's headers.
-    pub(super) headers: HeaderMap,
+    pub(super) headers: Headers,
     /// What the client can take.
     pub(super) take: Take,
     /// What is asked, for the log.
     pub(super) method: &'static str,
-}
-
-/// A header that may stand once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Single<'a> {
-    /// It is not there.
-    Absent,
-    /// It stands twice, or is no visible ASCII.
-    Bad,
-    /// Its value without surrounding white space [R9].
-    Value(&'a str),
 }
 
 /// The three ways to ask.
@@ -71,26 +60,15 @@ impl<C> Visit<C> {
 
     /// Reads the trace that a request is part of [R123].
     pub(super) fn trace(&self, meta: &RequestMeta) -> Option<Box<Trace>> {
-        let header = |name| match self.header(name) {
+        let header = |known| match self.headers.text(known) {
             Single::Value(value) => Some(value),
             Single::Absent | Single::Bad => None,
         };
-        let parent = header(name::TRACEPARENT);
+        let parent = header(Known::TraceParent);
         if parent.is_none() && !meta.has_trace() {
             return None;
         }
-        Trace::read(&meta.trace, [parent, header(name::TRACESTATE)]).map(Box::new)
-    }
-
-    /// Reads a header that may stand once.
-    pub(super) fn header(&self, name: HeaderName) -> Single<'_> {
-        match single(&self.headers, name) {
-            Ok(None) => Single::Absent,
-            Ok(Some(value)) => {
-                value.to_str().map_or(Single::Bad, |value| Single::Value(value.trim_matches([' ', '\t'])))
-            }
-            Err(Twice) => Single::Bad,
-        }
+        Trace::read(&meta.trace, [parent, header(Known::TraceState)]).map(Box::new)
     }
 }
 
@@ -166,14 +144,14 @@ fn classify<C>(visit: &Visit<C>, message: &Message, meta: &RequestMeta) -> Kind 
     if meta.is_stateless() {
         return Kind::Stateless;
     }
-    let modern = match visit.header(name::PROTOCOL_VERSION) {
+    let modern = match visit.headers.text(Known::ProtocolVersion) {
         Single::Absent => false,
         Single::Bad => true,
         Single::Value(version) => {
             ProtocolVersion::from_text(version).is_none_or(|version| version.era() == Era::Stateless)
         }
     };
-    if modern && visit.header(name::SESSION_ID) == Single::Absent {
+    if modern && visit.headers.text(Known::SessionId) == Single::Absent {
         return Kind::Stateless;
     }
     match message {

@@ -10,10 +10,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::sync::Semaphore;
 
-use crate::exchange::{Event, EventStream, Reject, RejectKind, Reply, ReplyBody, ServerCall};
+use crate::exchange::{Event, EventStream, Handling, Reject, RejectKind, ReplyBody, ServerCall};
 use crate::runtime::{Stop, Tasks};
-
-type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A call that runs.
 pub(super) struct Running {
@@ -43,11 +41,11 @@ struct Inner {
 enum Stopper {
     Nothing,
     Signal(Stop),
-    Future(BoxedFuture<()>),
+    Future(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
 enum State {
-    Calling(BoxedFuture<Reply>),
+    Calling(Handling),
     Over,
     Streaming(EventStream),
 }
@@ -56,8 +54,8 @@ enum State {
 
 impl Running {
     /// Takes a call that ends when its holder drops it.
-    pub(super) fn new(call: impl Future<Output = Reply> + Send + 'static) -> Self {
-        let state = State::Calling(Box::pin(call));
+    pub(super) fn new(call: Handling) -> Self {
+        let state = State::Calling(call);
         Self { inner: Some(Inner { state, stop: Stopper::Nothing, holds: None, guards: Vec::new() }), survive: None }
     }
 

@@ -12,7 +12,7 @@ use http::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, VARY,
 };
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method as Verb, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method as Verb, Request, Response, StatusCode, Uri};
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
@@ -27,6 +27,7 @@ use crate::wire::mcp::{Era, name};
 use super::accept::Take;
 use super::answer::log_refusal;
 use super::body::Body;
+use super::headers::Headers;
 use super::http_sse::Streams;
 use super::origin::{self, Foreign, Reach};
 use super::post::Visit;
@@ -164,11 +165,13 @@ impl<H: Handler> Door<H> {
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let (head, body) = request.into_parts();
-        let mut seen = Seen { principal: None, method: verb_label(&head.method) };
-        let response = match origin::check(&head, reach, &self.settings) {
-            Ok(None) => self.route(head, body, &mut seen).await,
-            Ok(Some(origin)) => with_cors(self.route(head, body, &mut seen).await, origin),
+        let (Parts { method: verb, uri, version, headers, .. }, body) = request.into_parts();
+        let headers = Headers::new(headers);
+        let mut seen = Seen { principal: None, method: verb_label(&verb) };
+        let allowed = origin::check((&uri, version, &headers), reach, &self.settings);
+        let response = match allowed {
+            Ok(None) => self.route((verb, uri, headers), body, &mut seen).await,
+            Ok(Some(origin)) => with_cors(self.route((verb, uri, headers), body, &mut seen).await, origin),
             Err(Foreign::Host) => seen.refuse(Fault::Foreign("Host is not allowed here")),
             Err(Foreign::Origin) => seen.refuse(Fault::Foreign("Origin is not allowed here")),
         };
@@ -180,19 +183,24 @@ impl<H: Handler> Door<H> {
         response
     }
 
-    async fn route<B>(self: &Arc<Self>, head: Parts, body: B, seen: &mut Seen) -> Response<Body>
+    async fn route<B>(
+        self: &Arc<Self>,
+        (verb, uri, headers): (Verb, Uri, Headers),
+        body: B,
+        seen: &mut Seen,
+    ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let (transport, endpoint) = match route(head.uri.path(), self.settings.http_sse) {
+        let (transport, endpoint) = match route(uri.path(), self.settings.http_sse) {
             Route::Endpoint(transport, endpoint) => (transport, Some(endpoint)),
             Route::NoServer => (Transport::Streamable, None),
             Route::Unknown => return seen.refuse(Fault::NotFound),
         };
-        if head.method == Verb::OPTIONS {
-            return preflight(&head.headers, transport.verbs());
+        if verb == Verb::OPTIONS {
+            return preflight(headers.all(), transport.verbs());
         }
-        let caller = match self.handler.identify(&credential::read(&head.headers)) {
+        let caller = match self.handler.identify(&credential::read(&headers)) {
             Ok(caller) => caller,
             Err(reject) => return seen.refuse(Refusal::of_reject(reject, Era::Stateless)),
         };
@@ -202,8 +210,7 @@ impl<H: Handler> Door<H> {
         let Some(endpoint) = endpoint.filter(|endpoint| *endpoint == Endpoint::All || caller.serves(endpoint)) else {
             return seen.refuse(Fault::NotFound);
         };
-        let over = if head.method == Verb::POST { self.handler.admit(&caller).err() } else { None };
-        let Parts { method: verb, headers, uri, .. } = head;
+        let over = if verb == Verb::POST { self.handler.admit(&caller).err() } else { None };
         let take = Take::read(&headers);
         let mut visit = Visit { caller, principal, endpoint, headers, take, method: seen.method };
         if let Some(reject) = over {
@@ -220,7 +227,7 @@ impl<H: Handler> Door<H> {
             (Transport::HttpSse | Transport::Streamable, _) => visit.refuse(Fault::Verb(transport.verbs()), None),
         };
         seen.method = visit.method;
-        spare(visit.headers);
+        spare(visit.headers.into_map());
         response
     }
 }

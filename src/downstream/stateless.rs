@@ -19,7 +19,8 @@ use crate::wire::mcp::{
 
 use super::answer::{Asker, Log, acknowledged, invalid};
 use super::body::Body;
-use super::post::{Single, Visit};
+use super::headers::{Known, Single};
+use super::post::Visit;
 use super::respond::{Fault, Refusal, bare};
 use super::running::Running;
 use super::server::Door;
@@ -156,10 +157,10 @@ fn rejected(reject: Reject) -> Refusal {
 fn check_headers<C>(visit: &Visit<C>, request: &Request, version: &str) -> Checked<()> {
     let mismatch =
         |name: &str| Refusal::from(Fault::Header(format!("Header {name} is missing or disagrees with the body")));
-    if visit.header(name::PROTOCOL_VERSION) != Single::Value(version) {
+    if visit.headers.text(Known::ProtocolVersion) != Single::Value(version) {
         return Err(mismatch("MCP-Protocol-Version"));
     }
-    if visit.header(name::METHOD) != Single::Value(&request.method) {
+    if visit.headers.text(Known::Method) != Single::Value(&request.method) {
         return Err(mismatch("Mcp-Method"));
     }
     let key = match Method::from_name(&request.method).map_or(Target::None, |method| method.spec().target) {
@@ -170,7 +171,7 @@ fn check_headers<C>(visit: &Visit<C>, request: &Request, version: &str) -> Check
     let twice = |err: json::JsonError| Refusal::from(Fault::Meta(err.to_string()));
     let target = request.params.as_deref().map(|params| params.get(key)).transpose().map_err(twice)?.flatten();
     let target = target.and_then(json::text);
-    match (visit.header(name::NAME), target) {
+    match (visit.headers.text(Known::Name), target) {
         (Single::Value(header), Some(target)) => {
             let header = decode_value(header).map_err(|_| mismatch("Mcp-Name"))?;
             if header == target { Ok(()) } else { Err(mismatch("Mcp-Name")) }
@@ -224,7 +225,7 @@ fn call_of<C: crate::exchange::Caller>(
 /// Collects the headers that mirror arguments; the hall compares them, for it knows the tool's schema [R53].
 fn param_headers<C>(visit: &Visit<C>) -> Checked<Vec<(String, String)>> {
     let mut found: Vec<(String, String)> = Vec::new();
-    for (header, value) in &visit.headers {
+    for (header, value) in visit.headers.all() {
         let Some(param) = header.as_str().strip_prefix(name::PARAM_PREFIX) else { continue };
         let value = value.to_str().map_err(|_| Fault::Header("A Mcp-Param header is no visible ASCII".to_owned()))?;
         if found.iter().any(|(other, _)| other == param) {

@@ -1,6 +1,7 @@
 //! The contract between doors and hall.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::id::PrincipalId;
@@ -28,6 +29,9 @@ pub trait Caller: Clone + Send + Sync + 'static {
     /// Returns the fingerprints of what this principal sees there now, for the [`super::Told`] of a new listen.
     fn seen(&self, endpoint: &Endpoint) -> Seen;
 }
+
+/// An exchange in the hall's hands.
+pub type Handling = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 /// The hall as a door sees it.
 pub trait Handler: Send + Sync + 'static {
@@ -65,10 +69,10 @@ pub trait Handler: Send + Sync + 'static {
     /// A [`Reject`] of kind `Busy`: too many of these, too.
     fn admit_end(&self, caller: &Self::Caller) -> Result<(), Reject>;
 
-    /// Handles one exchange. The future resolves when the first thing for the client is known.
+    /// Handles one exchange: what needs no waiting at once, the rest in a future that resolves when the first thing for the
+    /// client is known.
     ///
     /// # Cancel safety
     /// Dropping the future, or the reply's stream, cancels the call at the server on its hop's own way.
-    fn call(self: &Arc<Self>, caller: Self::Caller, exchange: Exchange)
-    -> impl Future<Output = Reply> + Send + 'static;
+    fn call(self: &Arc<Self>, caller: Self::Caller, exchange: Exchange) -> Handling;
 }

@@ -9,7 +9,7 @@ mod reply;
 mod request;
 mod watching;
 
-pub use handler::{Caller, Handler};
+pub use handler::{Caller, Handler, Handling};
 pub use question::{Asked, InputRequired, QUESTIONS_BYTES_MAX, QUESTIONS_MAX, Question, Responder, Settled};
 pub use reject::{ReasonCode, Reject, RejectKind, Retry, Source};
 pub use reply::{

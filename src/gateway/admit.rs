@@ -51,7 +51,8 @@ pub(super) async fn admit(gateway: &Gateway, mut authorized: Authorized) -> Resu
     let place = match limits.enter(place).map_err(|exceeded| refused(exceeded, &shown))? {
         None => None,
         Some(Entered::Now(permit)) => Some(permit),
-        Some(Entered::Later(waiting)) => Some(wait(gateway, &mut authorized, waiting).await?),
+        // Boxed, so that a call that has its place at once does not carry the room for that.
+        Some(Entered::Later(waiting)) => Some(Box::pin(wait(gateway, &mut authorized, waiting)).await?),
     };
     Ok(Admitted { authorized, place })
 }

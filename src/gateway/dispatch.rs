@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use crate::exchange::{Answer, Reply, ReplyBody, Unseen};
+use crate::runtime::Bell;
 
 use super::Gateway;
 use super::authorize::Authorized;
@@ -16,7 +17,7 @@ pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> 
     let max = settings.tool_max.max(settings.tool_timeout);
     let limits = Limits { idle: settings.tool_timeout, max, lease: server.lease() };
     let look = LOOK.min(limits.idle);
-    let mut bell = pin!(tokio::time::sleep(look));
+    let mut bell = Bell::after(look);
     let begun = bell.deadline() - look;
     let (deadline, end) = (begun + limits.idle, begun + limits.max);
     let mut sent = pin!(server.send(call));
@@ -24,7 +25,7 @@ pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> 
         tokio::select! {
             biased;
             reply = sent.as_mut() => break reply,
-            () = bell.as_mut() => {}
+            () = &mut bell => {}
         }
         if let Some(reject) = standing.lost(gateway) {
             return Reply::once(Err(reject));
@@ -33,7 +34,7 @@ pub(super) async fn dispatch(gateway: &Arc<Gateway>, authorized: Authorized) -> 
         if rang >= deadline {
             return Reply::once(Err(limits.idle_over()));
         }
-        bell.as_mut().reset(deadline.min(rang + LOOK));
+        bell.reset(deadline.min(rang + LOOK));
     };
     if let Some(reject) = standing.lost(gateway) {
         return Reply::once(Err(reject));

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::blob::Blobs;
 use crate::clock::Clock;
-use crate::exchange::{Answer, Call, Caller as _, Discovery, Exchange, Handler, Reject, Reply};
+use crate::exchange::{Answer, Call, Caller as _, Discovery, Exchange, Handler, Handling, Reject, Reply};
 use crate::identity::Credential;
 use crate::limit::{Limits, Permit};
 use crate::runtime::Tasks;
@@ -21,10 +21,13 @@ use crate::seal::{Seal, SealError};
 use crate::upstream::TargetSet;
 
 use super::admit::Admitted;
+use super::authorize::Authorized;
 use super::identify::Identified;
+use super::inspect::Inspection;
+use super::resolve::Resolved;
 use super::timed::AllTimed;
 use super::watch::Watcher;
-use super::{GatewaySettings, Snapshot, admit, authorize, dispatch, inspect, list, listen, resolve, shape};
+use super::{GatewaySettings, Snapshot, admit, authorize, dispatch, list, listen, resolve, shape};
 
 /// How often what was kept of answers is looked through.
 const SWEEP_PAUSE: Duration = Duration::from_secs(60);
@@ -40,7 +43,7 @@ pub struct Gateway {
     pub(super) published: watch::Sender<u64>,
     pub(super) timed: Arc<AllTimed>,
     /// Who watches resources.
-    pub(super) watchers: Mutex<Vec<Watcher>>,
+    pub(super) watchers: Mutex<Vec<Arc<Watcher>>>,
     pub(super) seal: Seal,
     pub(super) clock: Clock,
     /// What of answers is kept.
@@ -120,23 +123,58 @@ impl Gateway {
         }
     }
 
-    /// One request for one server: resolve → authorize → admit → dispatch → inspect.
-    async fn ask_server(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> Result<Reply, Reject> {
-        if let Some(own) = shape::asks_for_own(&exchange) {
-            return Box::pin(shape::read_own(self, &caller, &exchange, own)).await;
-        }
-        let resolved = resolve::resolve(self, caller, exchange).await?;
-        let inspection = inspect::Inspection::of(&resolved);
-        let permitted = authorize::authorize(self, resolved)?;
-        let admitted = admit::admit(self, permitted).await?;
-        let Admitted { authorized, place } = admitted;
-        let reply = inspection.inspect(self, dispatch::dispatch(self, authorized).await).await;
-        Ok(match place {
+    /// One request for one server: resolve → authorize → admit → dispatch → inspect. The first two need no waiting, as a
+    /// rule, and are done before there is a future: what a future takes in is copied into it, and again into each within.
+    fn permit(&self, resolved: Resolved) -> Result<Permitted, Reject> {
+        let inspection = Inspection::of(&resolved);
+        Ok((inspection, authorize::authorize(self, resolved)?))
+    }
+
+    async fn ask_server(self: Arc<Self>, (inspection, authorized): Permitted) -> Reply {
+        let Admitted { authorized, place } = match admit::admit(&self, authorized).await {
+            Ok(admitted) => admitted,
+            Err(reject) => return Reply::once(Err(reject)),
+        };
+        let reply = inspection.inspect(&self, dispatch::dispatch(&self, authorized).await).await;
+        match place {
             Some(place) => reply.with_permit(place),
             None => reply,
-        })
+        }
+    }
+
+    /// Answers what is for no server, or names what is not known yet.
+    async fn wait(self: Arc<Self>, caller: Identified, exchange: Exchange) -> Reply {
+        match exchange.call {
+            Call::Discover => {
+                let capabilities = caller.capabilities(&exchange.endpoint);
+                Reply::once(Ok(Answer::Discovery(Discovery { instructions: None, capabilities })))
+            }
+            Call::Listen(wanted) => listen::listen(self, &caller, exchange.endpoint, wanted),
+            Call::List { kind, cursor, told } => {
+                let what = (kind, exchange.client.version.into());
+                Reply::once(list::list(&self, caller, &exchange.endpoint, what, cursor, &told).await)
+            }
+            Call::Watch { uri, watching } => {
+                let watched = self.watch(caller, &exchange.endpoint, &uri, &watching).await;
+                Reply::once(watched.map(|()| Answer::Ended))
+            }
+            Call::ToServer(_) => {
+                if let Some(own) = shape::asks_for_own(&exchange) {
+                    let read = Box::pin(shape::read_own(&self, &caller, &exchange, own)).await;
+                    return read.unwrap_or_else(|reject| Reply::once(Err(reject)));
+                }
+                let resolved = resolve::resolve(&self, caller, exchange).await;
+                match resolved.and_then(|resolved| self.permit(resolved)) {
+                    Ok(permitted) => Box::pin(self.ask_server(permitted)).await,
+                    Err(reject) => Reply::once(Err(reject)),
+                }
+            }
+        }
     }
 }
+
+/// A call that may happen, and what must be known of it when its answer comes.
+type Permitted = (Inspection, Authorized);
 
 impl Handler for Gateway {
     type Caller = Identified;
@@ -170,28 +208,18 @@ impl Handler for Gateway {
         admit::end(caller)
     }
 
-    fn call(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
+    fn call(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> Handling {
         let gateway = Arc::clone(self);
-        async move {
-            match exchange.call {
-                Call::Discover => {
-                    let capabilities = caller.capabilities(&exchange.endpoint);
-                    Reply::once(Ok(Answer::Discovery(Discovery { instructions: None, capabilities })))
-                }
-                Call::Listen(wanted) => listen::listen(gateway, &caller, exchange.endpoint, wanted),
-                Call::List { kind, cursor, told } => {
-                    let what = (kind, exchange.client.version.into());
-                    Reply::once(list::list(&gateway, caller, &exchange.endpoint, what, cursor, &told).await)
-                }
-                Call::Watch { uri, watching } => {
-                    let watched = gateway.watch(caller, &exchange.endpoint, &uri, &watching).await;
-                    Reply::once(watched.map(|()| Answer::Ended))
-                }
-                Call::ToServer(_) => {
-                    gateway.ask_server(caller, exchange).await.unwrap_or_else(|reject| Reply::once(Err(reject)))
-                }
-            }
+        if shape::asks_for_own(&exchange).is_none()
+            && let Some(entry) = resolve::at_once(&caller, &exchange)
+        {
+            let permitted = resolve::resolved(caller, exchange, entry).and_then(|resolved| self.permit(resolved));
+            return match permitted {
+                Ok(permitted) => Box::pin(gateway.ask_server(permitted)),
+                Err(reject) => Box::pin(std::future::ready(Reply::once(Err(reject)))),
+            };
         }
+        Box::pin(gateway.wait(caller, exchange))
     }
 }
 

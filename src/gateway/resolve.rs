@@ -27,25 +27,36 @@ pub(super) struct Resolved {
 
 /// Finds what is named. What is not known yet waits for granted servers that have never listed [TRN-8].
 pub(super) async fn resolve(gateway: &Gateway, caller: Identified, exchange: Exchange) -> Result<Resolved, Reject> {
+    if let Some(entry) = at_once(&caller, &exchange) {
+        return resolved(caller, exchange, entry);
+    }
+    let Call::ToServer(call) = &exchange.call else { return Err(not_for_a_server()) };
+    let (endpoint, params) = (&exchange.endpoint, &call.params);
+    let caller = Box::pin(wait_for_first_lists(gateway, caller, endpoint)).await;
+    check_offered(&caller, endpoint, params.kind, exchange.client.version.into())?;
+    let why = || Reject::unknown(params.kind, caller.why_hidden(endpoint, params.kind, &params.name));
+    let entry = target(&caller, endpoint, params).ok_or_else(why)?;
+    resolved(caller, exchange, entry)
+}
+
+/// Finds what is named if it is known, which it nearly always is.
+pub(super) fn at_once(caller: &Identified, exchange: &Exchange) -> Option<Arc<Entry>> {
+    let Call::ToServer(call) = &exchange.call else { return None };
+    target(caller, &exchange.endpoint, &call.params)
+}
+
+/// Makes a call of `entry`, if its arguments and headers agree with it.
+pub(super) fn resolved(caller: Identified, exchange: Exchange, entry: Arc<Entry>) -> Result<Resolved, Reject> {
     let Exchange { endpoint, client, owner, call } = exchange;
-    let Call::ToServer(call) = call else {
-        return Err(Reject::client(RejectKind::InvalidParams, "not for a server", ReasonCode::BadRequest));
-    };
-    let params = &call.params;
-    let (caller, entry) = match target(&caller, &endpoint, params) {
-        Some(entry) => (caller, entry),
-        None => {
-            let caller = Box::pin(wait_for_first_lists(gateway, caller, &endpoint)).await;
-            check_offered(&caller, &endpoint, params.kind, client.version.into())?;
-            let why = || Reject::unknown(params.kind, caller.why_hidden(&endpoint, params.kind, &params.name));
-            let entry = target(&caller, &endpoint, params).ok_or_else(why)?;
-            (caller, entry)
-        }
-    };
-    check_completes(&caller, params.method, &entry)?;
+    let Call::ToServer(call) = call else { return Err(not_for_a_server()) };
+    check_completes(&caller, call.params.method, &entry)?;
     check_header_params(&call, &entry)?;
     let own_names = endpoint != Endpoint::All;
     Ok(Resolved { caller, entry, call, client, owner, own_names })
+}
+
+fn not_for_a_server() -> Reject {
+    Reject::client(RejectKind::InvalidParams, "not for a server", ReasonCode::BadRequest)
 }
 
 /// Looks a name up as a call does.

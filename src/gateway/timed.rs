@@ -13,9 +13,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_core::Stream;
 use tokio::sync::Notify;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use crate::exchange::{Asked, Event, Reject, RejectKind};
+use crate::runtime::Bell;
 use crate::upstream::Lease;
 
 use super::Gateway;
@@ -107,7 +108,7 @@ struct Open<T> {
 struct Timer {
     /// Rings at the deadline, and before that to look around. A piece moves the deadline alone: the bell rings too early
     /// then, and is set anew.
-    bell: Pin<Box<Sleep>>,
+    bell: Bell,
     deadline: Instant,
     end: Instant,
 }
@@ -361,7 +362,7 @@ impl Timer {
     fn start(limits: &Limits, end: Instant) -> Self {
         let now = Instant::now();
         let deadline = (now + limits.idle).min(end);
-        Self { bell: Box::pin(tokio::time::sleep_until(deadline.min(now + LOOK))), deadline, end }
+        Self { bell: Bell::at(deadline.min(now + LOOK)), deadline, end }
     }
 
     #[expect(clippy::disallowed_methods, reason = "a deadline for tokio's own timer")]
@@ -378,9 +379,9 @@ impl Timer {
 
     /// Waits until it rings; says whether the time is over.
     fn poll_rings(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        ready!(self.bell.as_mut().poll(cx));
+        ready!(Pin::new(&mut self.bell).poll(cx));
         let rang = self.bell.deadline();
-        self.bell.as_mut().reset(self.deadline.min(rang + LOOK));
+        self.bell.reset(self.deadline.min(rang + LOOK));
         Poll::Ready(rang >= self.deadline)
     }
 }

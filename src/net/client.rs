@@ -97,10 +97,10 @@ impl HttpClient {
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection if the request was written.
-    pub async fn send(&self, head: &[u8], body: Bytes) -> Result<Response, SendError> {
+    pub async fn send(&self, head: &[u8], body: &Bytes) -> Result<Response, SendError> {
         // One that turns out to be closed has seen nothing of the request.
         while let Some(mut connection) = self.0.checkout() {
-            match connection.exchange(head, &body).await {
+            match connection.exchange(head, body).await {
                 Ok(head) => return Ok(Response::new(head, connection, &self.0)),
                 Err((_, 0)) => {}
                 Err((err, _)) => return Err(SendError::Ended(err.to_string())),
@@ -108,7 +108,7 @@ impl HttpClient {
         }
         // Boxed, so that a call that finds a connection does not carry the room that this needs.
         let mut connection = Box::pin(self.0.open()).await?;
-        match connection.exchange(head, &body).await {
+        match connection.exchange(head, body).await {
             Ok(head) => Ok(Response::new(head, connection, &self.0)),
             Err((err, 0)) => Err(SendError::Connect(err.to_string())),
             Err((err, _)) => Err(SendError::Ended(err.to_string())),

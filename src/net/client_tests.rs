@@ -79,7 +79,7 @@ async fn a_tls_connection_is_used_again_until_the_server_takes_its_leave() {
     let dialer = Dialer::new(ClientTls::new(Some(ca)), Demand::Tls, &tasks);
     let client = HttpClient::new(&tasks, dialer, format!("https://localhost:{port}/mcp").parse().unwrap());
     let send = async |body: Bytes| {
-        let response = client.send(HEAD, body).await.unwrap();
+        let response = client.send(HEAD, &body).await.unwrap();
         response.body.collect(16).await.unwrap()
     };
     // More than the sockets and TLS hold between them.

@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 
 use crate::runtime::Tasks;
 
+use super::http1::Quiet;
 use super::reach::Reach;
 use super::stream::byte_stream;
 use super::tls::{ClientTls, ClientTlsStream, Leave as _, TlsFailure};
@@ -55,6 +56,18 @@ pub enum DialedStream {
 }
 
 byte_stream!(DialedStream: Plain, Tls);
+
+impl Quiet for DialedStream {
+    fn is_quiet(&mut self) -> bool {
+        match self {
+            // Unlike a poll, this leaves the waker of whoever reads in its place.
+            Self::Plain(socket) => socket.try_read(&mut [0]).is_err_and(|err| err.kind() == io::ErrorKind::WouldBlock),
+            Self::Tls(stream) => stream.is_quiet(),
+        }
+    }
+}
+
+impl Quiet for ClientTlsStream {}
 
 impl Drop for DialedStream {
     fn drop(&mut self) {

@@ -46,6 +46,15 @@ pub(super) enum ExchangeError {
     Malformed(&'static str),
 }
 
+/// A stream that tells, without waiting, whether its other end has said nothing.
+pub(super) trait Quiet: AsyncRead + Unpin {
+    /// Says whether nothing can be read, the end included. What it finds is lost.
+    fn is_quiet(&mut self) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        Pin::new(self).poll_read(&mut cx, &mut ReadBuf::new(&mut [0])).is_pending()
+    }
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Connection<S> {
@@ -57,8 +66,18 @@ pub(super) struct Connection<S> {
     clean: bool,
     /// The buffer has grown for a large body.
     grown: bool,
+    head: Coming,
     /// The bytes of what means nothing in the response that is read: interim heads, trailers.
     aside: usize,
+}
+
+/// How a head comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coming {
+    /// All of it at once, as far as is known.
+    Whole,
+    /// Its end was not there when it was read for the first time.
+    InPieces,
 }
 
 /// The head of a response.
@@ -120,31 +139,32 @@ impl Headers {
 // === impl Head ===
 
 impl Head {
-    /// Reads a whole head; says whether the connection can be used again after the body.
-    fn read(text: &Bytes) -> Result<(Self, bool), ExchangeError> {
+    /// Takes a head off what was read, if it is there whole; says whether the connection can be used again after the body.
+    fn take(read: &mut BytesMut) -> Result<Option<(Self, bool)>, ExchangeError> {
         let mut lines = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut response = httparse::Response::new(&mut []);
         let parser = httparse::ParserConfig::default();
-        match parser.parse_response_with_uninit_headers(&mut response, text, &mut lines) {
-            Ok(httparse::Status::Complete(_)) => {}
-            Ok(httparse::Status::Partial) => return Err(ExchangeError::Malformed("the head is cut")),
+        let length = match parser.parse_response_with_uninit_headers(&mut response, read, &mut lines) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) => return Ok(None),
             Err(httparse::Error::TooManyHeaders) => return Err(ExchangeError::Malformed("too many headers")),
             Err(_) => return Err(ExchangeError::Malformed("no HTTP/1.1 response")),
-        }
+        };
         let status = response.code.and_then(|code| StatusCode::from_u16(code).ok());
         let status = status.ok_or(ExchangeError::Malformed("no status"))?;
         let modern = response.version == Some(1);
+        let begin = read.as_ptr() as usize;
         let place = |part: &[u8]| {
-            let start = (part.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
+            let start = (part.as_ptr() as usize).wrapping_sub(begin);
             let packed = |place| u32::try_from(place).unwrap_or(u32::MAX);
             packed(start)..packed(start + part.len())
         };
         let lines = response.headers.iter().map(|line| (place(line.name.as_bytes()), place(line.value))).collect();
-        let headers = Headers { text: text.clone(), lines };
+        let headers = Headers { text: read.split_to(length).freeze(), lines };
         let (framing, sound) = framing(status, &headers, modern)?;
         let closes = headers.all("connection").flat_map(tokens).any(|token| token.eq_ignore_ascii_case(b"close"));
         let reusable = sound && modern && !closes && framing != Framing::Close;
-        Ok((Self { status, headers, framing }, reusable))
+        Ok(Some((Self { status, headers, framing }, reusable)))
     }
 }
 
@@ -201,7 +221,7 @@ fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Takes a stream whose writes are sent as they are taken: a socket.
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, read: BytesMut::new(), buffers: false, clean: true, grown: false, aside: 0 }
+        Self { stream, read: BytesMut::new(), buffers: false, clean: true, grown: false, head: Coming::Whole, aside: 0 }
     }
 
     /// Takes a stream that holds back what it takes, and sends parts of a write that fails: TLS.
@@ -220,10 +240,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Says whether a request can be sent: nothing is left over, and the server has neither spoken nor closed.
-    pub(super) fn is_ready(&mut self) -> bool {
-        let mut byte = [0];
-        let mut cx = Context::from_waker(Waker::noop());
-        self.is_clean() && Pin::new(&mut self.stream).poll_read(&mut cx, &mut ReadBuf::new(&mut byte)).is_pending()
+    pub(super) fn is_ready(&mut self) -> bool
+    where
+        S: Quiet,
+    {
+        self.is_clean() && self.stream.is_quiet()
     }
 
     /// Sends a request and reads the head of its response. `head` ends before the `Content-Length` of `body`.
@@ -239,6 +260,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             body.clone()
         };
         self.clean = false;
+        self.head = Coming::Whole;
         self.aside = 0;
         let mut written = 0;
         let mut refused = None;
@@ -285,14 +307,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Reads until a head that is no interim one is complete.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Head, bool), ExchangeError>> {
         loop {
-            while let Some(end) = head_end(&self.read) {
-                let text = self.read.split_to(end).freeze();
-                let (head, reusable) = Head::read(&text)?;
+            // Nearly always it has come whole. One that has not is looked through for its end before it is read again.
+            while !self.read.is_empty() && (self.head == Coming::Whole || head_end(&self.read)) {
+                // An empty line before a head means nothing, wherever it is cut.
+                if let Some(b'\r' | b'\n') = self.read.first() {
+                    self.read.advance(1);
+                    self.skip(1)?;
+                    continue;
+                }
+                let Some((head, reusable)) = Head::take(&mut self.read)? else {
+                    if std::mem::replace(&mut self.head, Coming::InPieces) == Coming::InPieces {
+                        return Poll::Ready(Err(ExchangeError::Malformed("the head is cut")));
+                    }
+                    break;
+                };
+                self.head = Coming::Whole;
                 match head.status {
                     StatusCode::SWITCHING_PROTOCOLS => {
                         return Poll::Ready(Err(ExchangeError::Malformed("a switch of protocols nobody asked for")));
                     }
-                    status if status.is_informational() => self.skip(text.len())?,
+                    status if status.is_informational() => self.skip(head.headers.text.len())?,
                     _ => return Poll::Ready(Ok((head, reusable))),
                 }
             }
@@ -489,12 +523,11 @@ fn poll_read_into<S: AsyncRead + Unpin>(
     reading.as_mut().poll(cx)
 }
 
-/// Returns where a head ends: behind its empty line.
-fn head_end(text: &[u8]) -> Option<usize> {
-    memchr::memchr_iter(b'\n', text).find_map(|at| match (text.get(at + 1), text.get(at + 2)) {
-        (Some(b'\n'), _) => Some(at + 2),
-        (Some(b'\r'), Some(b'\n')) => Some(at + 3),
-        _ => None,
+/// Says whether the empty line is there that ends a head.
+fn head_end(text: &[u8]) -> bool {
+    memchr::memchr_iter(b'\n', text).any(|at| match (text.get(at + 1), text.get(at + 2)) {
+        (Some(b'\n'), _) | (Some(b'\r'), Some(b'\n')) => true,
+        (_, _) => false,
     })
 }
 

@@ -11,8 +11,11 @@ use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufStream, DuplexStream, ReadBuf, duplex,
 };
 
-use super::{Connection, ExchangeError, Framing, Head};
+use super::{Connection, ExchangeError, Framing, Head, Quiet};
 use crate::runtime::TURN_BYTES;
+
+impl Quiet for DuplexStream {}
+impl Quiet for BufStream<DuplexStream> {}
 
 /// A server that says `said` in pieces of the given sizes, and then closes, or waits.
 fn peer(said: &[u8], pieces: Vec<usize>, closes: bool) -> Connection<DuplexStream> {

@@ -3,7 +3,7 @@
 //! Two halves: [`watch`] is the guardian's whole life; the rest is the gateway's side of the pipe. Not for: ending children
 //! in order (`upstream::stdio`). Invariants: the guardian holds one pipe and nothing else, and starts nothing; it has a
 //! session of its own, so that no signal for the gateway's group reaches it; one that dies is replaced by one that
-//! knows as much.
+//! knows as much. What it was not told of, it finds by its mark: a child that was just being started, or has left its group.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -17,15 +17,17 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group, setsid, test_kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Tasks;
 use super::reaper::{Own, start_own};
+use super::{Tasks, mark};
 
 /// The hidden verb that makes this binary a guardian.
 pub const GUARDIAN_VERB: &str = "guardian";
 
 /// How long a group has between TERM and KILL, and how often it is looked for.
 const TERM_GRACE: Duration = Duration::from_secs(2);
-const LOOK_PAUSE: Duration = Duration::from_millis(20);
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// How long what was just being started is looked for, at the least: between its fork and its exec it has no mark yet.
+const LOOK_MIN: Duration = Duration::from_secs(1);
 
 /// The guardian of this process; there is at most one, as there is one process.
 static GUARDIAN: Mutex<Option<Guardian>> = Mutex::new(None);
@@ -48,39 +50,62 @@ pub struct Guarded(Pid);
 pub fn watch() {
     // Whoever leads a group already is out of reach of the gateway's signals too.
     let _own = setsid().is_ok();
-    end(&read_groups(io::stdin().lock()));
+    end(&read(io::stdin().lock()));
 }
 
-/// Reads `+GROUP` and `-GROUP` lines to the end of the pipe; returns what is left.
-fn read_groups(mut pipe: impl io::BufRead) -> BTreeSet<i32> {
-    let mut groups = BTreeSet::new();
+/// What a guardian knows when its pipe ends.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Left {
+    groups: BTreeSet<i32>,
+    /// What the marks of the gateway's children begin with; `None` if there is nothing to look for.
+    mark: Option<String>,
+}
+
+/// Reads to the end of the pipe: `=MARK` names the mark, `+GROUP` and `-GROUP` a group that lives and one that has ended, and
+/// `.` says that the gateway ends in order.
+fn read(mut pipe: impl io::BufRead) -> Left {
+    let mut left = Left::default();
     let mut line = String::new();
     while pipe.read_line(&mut line).is_ok_and(|read| read > 0) {
         let text = line.trim_end();
-        if let Some(group) = text.strip_prefix('+').and_then(|text| text.parse().ok()) {
-            groups.insert(group);
+        if let Some(mark) = text.strip_prefix('=') {
+            left.mark = Some(mark.to_owned());
+        } else if text == "." {
+            left.mark = None;
+        } else if let Some(group) = text.strip_prefix('+').and_then(|text| text.parse().ok()) {
+            left.groups.insert(group);
         } else if let Some(group) = text.strip_prefix('-').and_then(|text| text.parse::<i32>().ok()) {
-            groups.remove(&group);
+            left.groups.remove(&group);
         }
         line.clear();
     }
-    groups
+    left
 }
 
-/// Asks every group to end, then makes it.
-fn end(groups: &BTreeSet<i32>) {
+/// Asks every group and every process that carries the mark to end, then makes it.
+fn end(left: &Left) {
     // Group 1 and below would be others', or everybody.
     let groups: Vec<Pid> =
-        groups.iter().filter(|group| **group > 1).filter_map(|group| Pid::from_raw(*group)).collect();
+        left.groups.iter().filter(|group| **group > 1).filter_map(|group| Pid::from_raw(*group)).collect();
     let signal = |signal| groups.iter().filter(|group| kill_process_group(**group, signal).is_ok()).count();
+    let strays = || left.mark.as_deref().map(mark::of).unwrap_or_default();
     signal(Signal::TERM);
-    let mut waited = Duration::ZERO;
-    while waited < TERM_GRACE && groups.iter().any(|group| test_kill_process_group(*group).is_ok()) {
+    let (mut waited, mut asked) = (Duration::ZERO, Vec::new());
+    while waited < TERM_GRACE {
+        let found = strays();
+        let new: Vec<Pid> = found.iter().filter(|process| !asked.contains(*process)).copied().collect();
+        mark::signal(&new, Signal::TERM);
+        asked.extend(new);
+        let searched = left.mark.is_none() || waited >= LOOK_MIN;
+        if searched && found.is_empty() && !groups.iter().any(|group| test_kill_process_group(*group).is_ok()) {
+            break;
+        }
         #[expect(clippy::disallowed_methods, reason = "a process with one thread, which has nothing else to do")]
         std::thread::sleep(LOOK_PAUSE);
         waited += LOOK_PAUSE;
     }
     signal(Signal::KILL);
+    mark::signal(&strays(), Signal::KILL);
 }
 
 // --- the gateway's side ---
@@ -112,7 +137,11 @@ pub fn keep_guardian(tasks: &Tasks) {
 
 /// Lets the guardian go: the process is about to end. Waits for it where it has nothing left to do.
 pub fn dismiss_guardian() {
-    let Some(Guardian { mut child, pipe, groups, own }) = held().take() else { return };
+    let Some(Guardian { mut child, mut pipe, groups, own }) = held().take() else { return };
+    if groups.is_empty() {
+        // One that does not listen looks for what is not there.
+        let _told = pipe.write_all(b".\n").is_ok();
+    }
     drop(pipe);
     if groups.is_empty() {
         // It ends with the pipe; if not, the end of this process leaves it to the system.
@@ -164,8 +193,8 @@ impl Guardian {
         // One that does not read must not hold the gateway up.
         fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
         let mut guardian = Self { child, pipe, groups, own };
-        let known: String = guardian.groups.iter().map(|group| format!("+{group}\n")).collect();
-        guardian.pipe.write_all(known.as_bytes())?;
+        let groups: String = guardian.groups.iter().map(|group| format!("+{group}\n")).collect();
+        guardian.pipe.write_all(format!("={}\n{groups}", mark::of_gateway()).as_bytes())?;
         Ok(guardian)
     }
 
@@ -204,12 +233,14 @@ fn this_program() -> io::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::read_groups;
+    use super::read;
 
     /// [TRN-4]: what was taken back is not ended, and no line can name everybody.
     #[test]
     fn the_groups_that_are_left_are_those_not_taken_back() {
-        let left = read_groups(&b"+12\n+13\n-12\nnonsense\n-99\n+14"[..]);
-        assert_eq!(left.into_iter().collect::<Vec<_>>(), [13, 14]);
+        let left = read(&b"=abc\n+12\n+13\n-12\nnonsense\n-99\n+14"[..]);
+        assert_eq!(left.groups.into_iter().collect::<Vec<_>>(), [13, 14]);
+        assert_eq!(left.mark.as_deref(), Some("abc"));
+        assert_eq!(read(&b"=abc\n.\n"[..]).mark, None, "an orderly end leaves nothing to look for");
     }
 }

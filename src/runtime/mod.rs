@@ -2,9 +2,11 @@
 //!
 //! Not for: sockets or protocol.
 
+mod bell;
 mod drain;
 mod guardian;
 mod hush;
+mod mark;
 mod process;
 mod ready;
 mod reaper;
@@ -14,9 +16,11 @@ mod stop;
 mod task;
 mod turn;
 
+pub use bell::Bell;
 pub use drain::{Drain, DrainGuard};
 pub use guardian::{GUARDIAN_VERB, Guarded, dismiss_guardian, guard, keep_guardian, start_guardian, watch};
 pub use hush::{Hushable, hushed};
+pub use mark::{MARK_VARIABLE, Mark};
 pub use process::{orphaned, take_stdout};
 pub use ready::{Ready, ReadyLatch};
 pub use reaper::{Own, reap_orphans, start_own};

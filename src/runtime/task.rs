@@ -14,12 +14,15 @@ use super::signal;
 
 /// A handle to start tasks with. Clones share the tracker.
 #[derive(Clone, Debug, Default)]
-pub struct Tasks {
+pub struct Tasks(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
     tracker: TaskTracker,
     cancel: CancellationToken,
     /// Set just before `cancel` is cancelled.
-    ended: Arc<AtomicBool>,
-    panics: Arc<AtomicU64>,
+    ended: AtomicBool,
+    panics: AtomicU64,
 }
 
 impl Tasks {
@@ -31,22 +34,21 @@ impl Tasks {
 
     /// Starts a task that ends with its future, or when all tasks are cancelled.
     pub fn spawn(&self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
-        let (cancel, ended) = (self.cancel.clone(), Arc::clone(&self.ended));
-        let panics = Arc::clone(&self.panics);
+        let shared = Arc::clone(&self.0);
         let work = async move {
             tokio::select! {
                 biased;
-                () = signal::cancelled(&cancel, &ended) => {}
+                () = signal::cancelled(&shared.cancel, &shared.ended) => {}
                 done = std::panic::AssertUnwindSafe(future).catch_unwind() => {
                     if done.is_err() {
-                        panics.fetch_add(1, Ordering::Relaxed);
+                        shared.panics.fetch_add(1, Ordering::Relaxed);
                         tracing::error!(task = name, "a task panicked");
                     }
                 }
             }
         };
         #[expect(clippy::disallowed_methods, reason = "this is Tasks")]
-        tokio::spawn(self.tracker.track_future(work));
+        tokio::spawn(self.0.tracker.track_future(work));
     }
 
     /// Runs blocking work off the reactor.
@@ -62,37 +64,37 @@ impl Tasks {
 
     /// Returns the token that is cancelled when all tasks must end.
     #[must_use]
-    pub const fn cancelled(&self) -> &CancellationToken {
-        &self.cancel
+    pub fn cancelled(&self) -> &CancellationToken {
+        &self.0.cancel
     }
 
     /// Says how many tasks have panicked.
     #[must_use]
     pub fn panics(&self) -> u64 {
-        self.panics.load(Ordering::Relaxed)
+        self.0.panics.load(Ordering::Relaxed)
     }
 
     /// Says how many tasks are alive.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.tracker.len()
+        self.0.tracker.len()
     }
 
     /// Says whether no task is alive.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.tracker.is_empty()
+        self.0.tracker.is_empty()
     }
 
     /// Drops every task's future at its next await.
     pub fn cancel(&self) {
-        self.ended.store(true, Ordering::Release);
-        self.cancel.cancel();
+        self.0.ended.store(true, Ordering::Release);
+        self.0.cancel.cancel();
     }
 
     /// Waits until every task has ended.
     pub async fn wait(&self) {
-        self.tracker.close();
-        self.tracker.wait().await;
+        self.0.tracker.close();
+        self.0.tracker.wait().await;
     }
 }

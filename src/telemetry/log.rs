@@ -3,7 +3,6 @@
 use std::io::IsTerminal as _;
 
 use tracing_subscriber::filter::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -64,44 +63,43 @@ impl LogSettings {
     }
 }
 
-/// Starts the log for the whole process.
+/// Starts the log for the whole process. Nobody ever waits for whoever reads stderr; lines may be lost then.
 ///
 /// # Errors
 /// [`InitError`].
-pub fn init(settings: &LogSettings) -> Result<(), InitError> {
-    let text = start(settings, std::io::stderr)?;
-    super::access::start(text, std::io::stderr()).map_err(InitError::Thread)
+pub fn init(settings: &LogSettings) -> Result<LogGuard, InitError> {
+    start(settings).map(|(_, guard)| guard)
 }
 
-/// Starts the log for the whole process so that nobody ever waits for whoever reads stderr; lines may be lost then.
+/// The same for a gateway of many requests, whose lines are written in batches ([`super::access_line`]).
 ///
 /// # Errors
 /// [`InitError`].
-pub fn init_shedding(settings: &LogSettings) -> Result<LogGuard, InitError> {
-    let (shed, guard) = Shed::start(std::io::stderr()).map_err(InitError::Thread)?;
-    start(settings, shed)?;
+pub fn init_batching(settings: &LogSettings) -> Result<LogGuard, InitError> {
+    let (shed, guard) = start(settings)?;
+    super::access::start(is_text(settings), shed).map_err(InitError::Thread)?;
     Ok(guard)
 }
 
-/// Says whether the log is text.
-fn start<W>(settings: &LogSettings, writer: W) -> Result<bool, InitError>
-where
-    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
-{
-    let terminal = std::io::stderr().is_terminal();
-    let registry = tracing_subscriber::registry().with(filter(&settings.level).map_err(InitError::Level)?);
-    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
-    let text = match settings.format {
-        LogFormat::Auto => terminal,
+fn is_text(settings: &LogSettings) -> bool {
+    match settings.format {
+        LogFormat::Auto => std::io::stderr().is_terminal(),
         LogFormat::Json => false,
         LogFormat::Text => true,
-    };
+    }
+}
+
+fn start(settings: &LogSettings) -> Result<(Shed, LogGuard), InitError> {
+    let (text, terminal) = (is_text(settings), std::io::stderr().is_terminal());
+    let registry = tracing_subscriber::registry().with(filter(&settings.level).map_err(InitError::Level)?);
+    let (shed, guard) = Shed::start(std::io::stderr(), text).map_err(InitError::Thread)?;
+    let layer = tracing_subscriber::fmt::layer().with_writer(shed.clone());
     let started = if text {
         registry.with(layer.with_ansi(terminal).with_target(false)).try_init()
     } else {
         registry.with(layer.json()).try_init()
     };
-    started.map(|()| text).map_err(|_| InitError::AlreadyRunning)
+    started.map(|()| (shed, guard)).map_err(|_| InitError::AlreadyRunning)
 }
 
 fn filter(text: &str) -> Result<EnvFilter, String> {

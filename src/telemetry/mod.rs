@@ -7,5 +7,5 @@ mod log;
 mod shed;
 
 pub use access::{access_line, flush};
-pub use log::{InitError, LogFormat, LogSettings, init, init_shedding};
+pub use log::{InitError, LogFormat, LogSettings, init, init_batching};
 pub use shed::LogGuard;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::exchange::{Reply, UpstreamCall};
+use crate::exchange::{OwnerKey, Reply, UpstreamCall};
 use crate::wire::bridge::{self, Hop};
 use crate::wire::json;
 use crate::wire::jsonrpc::Notification;
@@ -109,6 +109,12 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
     /// Counts the changes of lists that the server has told of.
     fn changes(&self) -> watch::Receiver<Changes>;
 
+    /// Says whose calls were given up that the server has not answered: what it asks beside the calls may be of them
+    /// [TRN-10].
+    fn left_behind(&self, _owner: &OwnerKey) -> Left {
+        Left::Nothing
+    }
+
     /// Returns what the server was told of its logs.
     fn loudness(&self) -> &Loudness;
 
@@ -129,6 +135,17 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
 
     /// Says why the connection is of no more use, for status and log: exit code, last stderr lines.
     fn last_words(&self) -> Option<String>;
+}
+
+/// Whose calls a server may still work on though nobody waits for their answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// There are none.
+    Nothing,
+    /// They are all of the owner who asks.
+    Own,
+    /// Some are others'.
+    Others,
 }
 
 /// How often a server has told that a list has changed, for each kind.

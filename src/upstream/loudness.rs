@@ -43,17 +43,19 @@ impl Loudness {
 }
 
 impl Server {
-    /// Tells a legacy server how much its call's client wants to hear, where that is not what it was told last. Costs a
-    /// compare where the client did not say.
-    pub(super) async fn tell_loudness(&self, link: &Arc<dyn Link>, call: &UpstreamCall) {
-        let Some(level) = call.client.log else { return };
+    /// Returns what a legacy server must be told of how much its call's client wants to hear, where that is not what it was
+    /// told last: it counts as told. Costs a compare where the client did not say.
+    pub(super) fn loudness_for(&self, link: &Arc<dyn Link>, call: &UpstreamCall) -> Option<Level> {
+        let level = call.client.log?;
         if link.era() != Era::Legacy || !self.status.borrow().can.logging {
-            return;
+            return None;
         }
         let own = self.settings().isolation() == Isolation::Session && matches!(call.owner.key, OwnerKey::Session(_));
-        if !link.loudness().wants(level, !own) {
-            return;
-        }
+        link.loudness().wants(level, !own).then_some(level)
+    }
+
+    /// Tells a legacy server from which severity on it is heard.
+    pub(super) async fn tell_loudness(&self, link: &Arc<dyn Link>, level: Level) {
         let members = format!("\"level\":\"{}\"", level.as_str());
         let told = Arc::clone(link).request(Outgoing::Own { method: "logging/setLevel", members });
         // Whatever it answers: a call is not refused for its logs.

@@ -18,6 +18,7 @@ mod link;
 mod list;
 mod loudness;
 mod means;
+mod member;
 mod place;
 mod pool;
 mod question;

@@ -4,12 +4,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
 use crate::id::PrincipalId;
+use crate::limit::share;
 
 /// The processes of each principal, over all servers.
 #[derive(Debug)]
@@ -21,11 +22,20 @@ pub(super) struct Census {
 /// The places of one server.
 #[derive(Debug)]
 pub(super) struct Places {
-    taken: AtomicUsize,
+    taken: Mutex<Taken>,
     max: usize,
     census: Arc<Census>,
     /// Wakes who waits for a place, or for a connection that holds one.
     pub(super) freed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    /// Those of each principal.
+    of: HashMap<PrincipalId, usize>,
+    /// How many are of processes that are ending.
+    leaving: usize,
 }
 
 /// The right to one process; given back when dropped.
@@ -33,6 +43,7 @@ pub(super) struct Places {
 pub(super) struct Place {
     places: Arc<Places>,
     principal: Mutex<Option<PrincipalId>>,
+    leaving: AtomicBool,
 }
 
 /// Why there is no place.
@@ -40,6 +51,8 @@ pub(super) struct Place {
 pub(super) enum Full {
     /// The principal has as many as it may.
     Principal(usize),
+    /// It has as many of this server as the others leave it.
+    Share(usize),
     /// The server has.
     Server(usize),
 }
@@ -51,6 +64,11 @@ impl fmt::Display for Full {
             Self::Principal(max) => {
                 write!(f, "all {max} processes of this principal are in use (processes_per_principal)")
             }
+            Self::Share(max) => write!(
+                f,
+                "all {max} processes of it that one principal may have are in use (half of what the others leave of \
+                 max_processes)"
+            ),
             Self::Server(max) => write!(f, "all {max} processes of it are in use (max_processes)"),
         }
     }
@@ -97,55 +115,104 @@ impl Census {
 
 impl Places {
     pub(super) fn new(max: usize, census: Arc<Census>) -> Arc<Self> {
-        Arc::new(Self { taken: AtomicUsize::new(0), max, census, freed: Notify::new() })
+        Arc::new(Self { taken: Mutex::default(), max, census, freed: Notify::new() })
     }
 
-    /// Takes a place, on a principal's account or on nobody's.
-    pub(super) fn take(self: &Arc<Self>, principal: Option<&PrincipalId>) -> Result<Arc<Place>, Full> {
-        let room = |taken: usize| (taken < self.max).then_some(taken + 1);
-        if self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, room).is_err() {
+    /// Takes a place, on a principal's account or on nobody's. Where the server is `shared` with others, one principal has no
+    /// more than its share: calls that hang, and may be asked back, would keep everybody else from it.
+    pub(super) fn take(self: &Arc<Self>, principal: Option<&PrincipalId>, shared: bool) -> Result<Arc<Place>, Full> {
+        let mut taken = self.taken();
+        if taken.all >= self.max {
             return Err(Full::Server(self.max));
         }
+        if let Some(principal) = principal.filter(|_| shared) {
+            let own = taken.of.get(principal).copied().unwrap_or_default();
+            let most = share(self.max, taken.all - own);
+            if own >= most {
+                return Err(Full::Share(most));
+            }
+        }
+        taken.all += 1;
+        drop(taken);
         // From here on its drop gives back what it holds.
-        let place = Place { places: Arc::clone(self), principal: Mutex::new(None) };
+        let place = Place { places: Arc::clone(self), principal: Mutex::new(None), leaving: AtomicBool::new(false) };
         if let Some(principal) = principal {
             place.assign(principal)?;
         }
         Ok(Arc::new(place))
     }
 
+    /// Says whether one that is taken is about to be free.
+    pub(super) fn one_leaves(&self) -> bool {
+        self.taken().leaving > 0
+    }
+
     /// Says how many are taken.
     #[cfg(test)]
-    pub(super) fn taken(&self) -> usize {
-        self.taken.load(Ordering::Acquire)
+    pub(super) fn count(&self) -> usize {
+        self.taken().all
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 // === impl Place ===
 
 impl Place {
+    /// Takes note that the process is ending.
+    pub(super) fn leave(&self) {
+        if !self.leaving.swap(true, Ordering::AcqRel) {
+            self.places.taken().leaving += 1;
+        }
+    }
+
     /// Puts a process that was nobody's on a principal's account.
     pub(super) fn assign(&self, principal: &PrincipalId) -> Result<(), Full> {
         self.places.census.enter(principal)?;
         let before = self.principal().replace(principal.clone());
+        let mut taken = self.places.taken();
+        *taken.of.entry(principal.clone()).or_default() += 1;
         if let Some(before) = before {
+            taken.leave(&before);
             self.places.census.leave(&before);
         }
         Ok(())
     }
 
-    fn principal(&self) -> std::sync::MutexGuard<'_, Option<PrincipalId>> {
+    fn principal(&self) -> MutexGuard<'_, Option<PrincipalId>> {
         self.principal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(principal) = self.principal().take() {
-            self.places.census.leave(&principal);
+        let principal = self.principal().take();
+        if let Some(principal) = &principal {
+            self.places.census.leave(principal);
         }
-        self.places.taken.fetch_sub(1, Ordering::AcqRel);
+        let mut taken = self.places.taken();
+        taken.all -= 1;
+        taken.leaving -= usize::from(*self.leaving.get_mut());
+        if let Some(principal) = &principal {
+            taken.leave(principal);
+        }
+        drop(taken);
         self.places.freed.notify_waiters();
+    }
+}
+
+// === impl Taken ===
+
+impl Taken {
+    fn leave(&mut self, principal: &PrincipalId) {
+        if let Some(count) = self.of.get_mut(principal) {
+            *count -= 1;
+            if *count == 0 {
+                self.of.remove(principal);
+            }
+        }
     }
 }
 
@@ -163,19 +230,37 @@ mod tests {
         census.bound(3);
         let (files, notes) = (Places::new(2, Arc::clone(&census)), Places::new(9, Arc::clone(&census)));
         let (ann, bob) = (PrincipalId::new("ann"), PrincipalId::new("bob"));
-        let list = files.take(None).unwrap();
-        let first = files.take(Some(&ann)).unwrap();
-        assert_eq!(files.take(Some(&bob)).unwrap_err(), Full::Server(2));
-        let rest: Vec<_> = (0..2).map(|_| notes.take(Some(&ann)).unwrap()).collect();
-        assert_eq!(notes.take(Some(&ann)).unwrap_err(), Full::Principal(3));
+        let list = files.take(None, false).unwrap();
+        let first = files.take(Some(&ann), false).unwrap();
+        assert_eq!(files.take(Some(&bob), false).unwrap_err(), Full::Server(2));
+        let rest: Vec<_> = (0..2).map(|_| notes.take(Some(&ann), false).unwrap()).collect();
+        assert_eq!(notes.take(Some(&ann), false).unwrap_err(), Full::Principal(3));
         assert_eq!(list.assign(&ann).unwrap_err(), Full::Principal(3));
-        let other = notes.take(Some(&bob)).unwrap();
+        let other = notes.take(Some(&bob), false).unwrap();
         drop(first);
         list.assign(&ann).unwrap();
-        assert_eq!((files.taken(), notes.taken()), (1, 3), "a place that was refused is not held");
-        assert_eq!(notes.take(Some(&ann)).unwrap_err(), Full::Principal(3));
+        assert_eq!((files.count(), notes.count()), (1, 3), "a place that was refused is not held");
+        assert_eq!(notes.take(Some(&ann), false).unwrap_err(), Full::Principal(3));
         drop((rest, list, other));
-        assert_eq!((files.taken(), notes.taken()), (0, 0));
+        assert_eq!((files.count(), notes.count()), (0, 0));
         assert!(census.taken.lock().unwrap().is_empty(), "who has none is not remembered");
+    }
+
+    /// [LIM-6, TRN-4]: one principal does not use up a server that others are granted; alone it may.
+    #[test]
+    fn a_principal_leaves_something_for_the_others() {
+        let places = Places::new(8, Census::new());
+        let take = |who: &str| places.take(Some(&PrincipalId::new(who)), true);
+        let _list = places.take(None, true).unwrap();
+        let ann: Vec<_> = std::iter::from_fn(|| take("ann").ok()).collect();
+        assert_eq!((ann.len(), take("ann").unwrap_err()), (4, Full::Share(4)));
+        let bob: Vec<_> = std::iter::from_fn(|| take("bob").ok()).collect();
+        assert_eq!((bob.len(), take("bob").unwrap_err()), (2, Full::Share(2)));
+        let cid = take("cid").unwrap();
+        assert_eq!(take("dan").unwrap_err(), Full::Server(8));
+        drop((ann, bob, cid));
+        assert!(places.taken().of.is_empty(), "who has none is not remembered");
+        let alone: Vec<_> = std::iter::from_fn(|| places.take(Some(&PrincipalId::new("ann")), false).ok()).collect();
+        assert_eq!(alone.len(), 7);
     }
 }

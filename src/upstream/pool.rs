@@ -5,22 +5,22 @@
 //! which the server may ask back is held by one call at a time.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::HashMap;
-use futures_util::StreamExt as _;
 use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::clock::Moment;
-use crate::exchange::{Answer, Event, OwnerKey, Reply, ReplyBody, UpstreamCall};
+use crate::exchange::{OwnerKey, UpstreamCall};
 use crate::id::PrincipalId;
 use crate::wire::mcp::{Era, Features};
 
 use super::Isolation;
 use super::breaker::Breaker;
 use super::link::{Link, StartError, Started};
+use super::member::{Held, Member};
 use super::place::{Full, Place, Places};
 use super::server::Server;
 
@@ -32,6 +32,9 @@ const CLASSES_MAX: usize = 4;
 const CHANNELS_MAX: usize = 16;
 /// How many starts of one server go on at once that calls wait for.
 const STARTS_MAX: usize = 4;
+/// How long a client is asked nothing on a connection where the server has not answered a call that another client gave up;
+/// then, when nobody holds it, it is replaced.
+const DOUBT_MAX: Duration = Duration::from_secs(60);
 
 /// Whose connection it is, in which era, and what the server was told that it may ask there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -78,8 +81,6 @@ pub(super) struct Stock {
     shelves: HashMap<Key, Shelf>,
     /// The connection that was opened for the list, until a caller takes it for its own.
     pub(super) unowned: Option<(Arc<dyn Link>, Arc<Place>)>,
-    /// How many connections are closed whose end is still waited for.
-    ending: usize,
     /// Since when nobody has had a connection.
     quiet_since: Option<Moment>,
 }
@@ -92,27 +93,6 @@ struct Shelf {
     /// Connections that have ended soon after their start.
     early: Breaker,
 }
-
-/// One connection.
-#[derive(Debug)]
-pub(super) struct Member {
-    pub(super) link: Arc<dyn Link>,
-    /// One call at a time.
-    alone: bool,
-    uses: AtomicUsize,
-    /// It was used since it was last looked at.
-    touched: AtomicBool,
-    /// When it was first seen unused, in milliseconds.
-    idle_since: AtomicU64,
-    pub(super) born: Moment,
-    /// Its end was brought about from here.
-    retired: AtomicBool,
-    places: Arc<Places>,
-}
-
-/// A connection that a call holds; it is free again when this is dropped.
-#[derive(Debug)]
-pub(super) struct Held(Arc<Member>);
 
 /// What a call finds.
 pub(super) enum Found {
@@ -224,9 +204,8 @@ impl Stock {
         self.quiet_since = None;
     }
 
-    /// Takes a connection out that has closed; its end is still to come.
+    /// Takes a connection out that has closed.
     pub(super) fn closed(&mut self, key: &Key, member: &Arc<Member>) {
-        self.ending += 1;
         if let Some(shelf) = self.shelves.get_mut(key) {
             shelf.members.retain(|other| !Arc::ptr_eq(other, member));
         }
@@ -235,7 +214,6 @@ impl Stock {
     /// Takes note that a connection has ended for good: by itself `soon` after its start, which counts as a failure, by
     /// itself later, or because it was ended from here.
     pub(super) fn ended(&mut self, key: &Key, member: &Member, soon: Option<String>, now: Moment) {
-        self.ending = self.ending.saturating_sub(1);
         let Some(shelf) = self.shelves.get_mut(key) else { return };
         match soon {
             // A server may end once, as a person may stop it; in a loop it may not.
@@ -266,110 +244,30 @@ impl Stock {
         taken.into_iter().flat_map(|(_, shelf)| shelf.members).map(|member| member.retire()).collect()
     }
 
-    /// Takes out what has been idle longest and is held by nobody, of any key that `of` names.
-    fn retire_idlest(&mut self, of: impl Fn(&Key) -> bool) -> Option<Arc<dyn Link>> {
-        let shelves = self.shelves.iter_mut().filter(|(key, _)| of(key));
-        let free = shelves.flat_map(|(key, shelf)| shelf.members.iter().map(move |member| (key, member)));
-        let idle = free.filter(|(_, member)| member.uses.load(Ordering::Acquire) == 0);
-        let (key, member) = idle.min_by_key(|(_, member)| member.idle_since.load(Ordering::Relaxed))?;
-        let (key, member) = (key.clone(), Arc::clone(member));
-        self.shelves.get_mut(&key)?.members.retain(|other| !Arc::ptr_eq(other, &member));
-        Some(member.retire())
+    /// Finds what has been idle longest and is held by nobody, of what `of` names.
+    fn idlest(&self, of: impl Fn(&Key, &Arc<Member>) -> bool) -> Option<(Key, Arc<Member>)> {
+        let all = self.shelves.iter().flat_map(|(key, shelf)| shelf.members.iter().map(move |member| (key, member)));
+        let idle = all.filter(|(key, member)| !member.is_held() && of(key, member));
+        let (key, member) = idle.min_by_key(|(_, member)| member.idle_since())?;
+        Some((key.clone(), Arc::clone(member)))
+    }
+
+    /// Takes a connection out whose end is brought about from here.
+    fn retire(&mut self, key: &Key, member: &Arc<Member>) -> Arc<dyn Link> {
+        self.closed(key, member);
+        member.retire()
     }
 }
 
 impl Shelf {
-    fn free(&self) -> Option<&Arc<Member>> {
-        self.members.iter().find(|member| !member.alone || member.uses.load(Ordering::Acquire) == 0)
+    /// Finds a connection for an owner's call, and better one on which the call may be asked.
+    fn free(&self, owner: &OwnerKey) -> Option<&Arc<Member>> {
+        let free = || self.members.iter().filter(|member| member.is_free());
+        free().find(|member| member.is_clear_for(owner)).or_else(|| free().next())
     }
 
     fn is_blank(&self, now: Moment) -> bool {
         self.members.is_empty() && self.start.is_none() && !self.early.matters(now)
-    }
-}
-
-// === impl Member ===
-
-impl Member {
-    pub(super) fn new(link: Arc<dyn Link>, alone: bool, born: Moment, places: &Arc<Places>) -> Arc<Self> {
-        Arc::new(Self {
-            link,
-            alone,
-            uses: AtomicUsize::new(0),
-            touched: AtomicBool::new(true),
-            idle_since: AtomicU64::new(born.as_millis()),
-            born,
-            retired: AtomicBool::new(false),
-            places: Arc::clone(places),
-        })
-    }
-
-    pub(super) fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Acquire)
-    }
-
-    /// Marks that its end is not its own doing; returns what is to be closed.
-    pub(super) fn retire(&self) -> Arc<dyn Link> {
-        self.retired.store(true, Ordering::Release);
-        Arc::clone(&self.link)
-    }
-
-    /// Holds it; to be called under the stock's lock.
-    fn hold(self: &Arc<Self>) -> Held {
-        self.uses.fetch_add(1, Ordering::AcqRel);
-        self.touched.store(true, Ordering::Relaxed);
-        Held(Arc::clone(self))
-    }
-
-    /// Says whether it has been idle for so long; to be called under the stock's lock.
-    fn is_idle(&self, now: Moment, limit: Duration) -> bool {
-        if self.uses.load(Ordering::Acquire) > 0 || self.touched.swap(false, Ordering::Relaxed) {
-            self.idle_since.store(now.as_millis(), Ordering::Relaxed);
-            return false;
-        }
-        now.since(Moment::from_millis(self.idle_since.load(Ordering::Relaxed))) >= limit
-    }
-}
-
-// === impl Held ===
-
-impl Held {
-    pub(super) fn link(&self) -> &Arc<dyn Link> {
-        &self.0.link
-    }
-}
-
-impl Held {
-    /// Keeps the connection until the call is over: until its last event, or the last byte of what nobody looks at.
-    pub(super) fn until_the_end_of(self, reply: Reply) -> Reply {
-        let (body, guards) = reply.into_parts();
-        let reply = match body {
-            ReplyBody::Done(outcome) => match *outcome {
-                Ok(Answer::Unseen(_)) => Reply::done(outcome).with_guard(self),
-                _ => Reply::done(outcome),
-            },
-            ReplyBody::Events(events) => {
-                let mut held = Some(self);
-                let holding = events.inspect(move |event| {
-                    if matches!(event, Event::Done(_)) {
-                        drop(held.take());
-                    }
-                });
-                Reply::events(Box::pin(holding))
-            }
-        };
-        if guards.is_empty() { reply } else { reply.with_guard(guards) }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // What the call has done is idle from now on, not from its beginning.
-        self.0.touched.store(true, Ordering::Relaxed);
-        self.0.uses.fetch_sub(1, Ordering::AcqRel);
-        if self.0.alone {
-            self.0.places.freed.notify_waiters();
-        }
     }
 }
 
@@ -384,9 +282,14 @@ impl Server {
         let alone = self.is_alone(&key);
         let shelf = stock.shelves.entry(key.clone()).or_default();
         shelf.members.retain(|member| !member.link.closed().is_cancelled());
-        if let Some(member) = shelf.free() {
-            return Ok(Found::Held(member.hold()));
+        if let Some(member) = shelf.free(&call.owner.key).map(Arc::clone) {
+            if member.is_held() || member.doubt(&call.owner.key, now) < DOUBT_MAX || !self.may_end(&member.link) {
+                return Ok(Found::Held(member.hold()));
+            }
+            tracing::info!(server = %self.name(), "a connection is replaced: a call that was cancelled is not answered there");
+            self.end(&stock.retire(&key, &member));
         }
+        let shelf = stock.shelves.entry(key.clone()).or_default();
         if self.is_http() && shelf.members.len() >= CHANNELS_MAX {
             return Ok(Found::Soon);
         }
@@ -398,7 +301,7 @@ impl Server {
         if let Some(why) = shelf.early.why_not(now) {
             return Err(StartError::Failed(format!("has ended soon after each start: {why}")));
         }
-        if let Some(held) = self.adopt(&mut stock, &key, call, now) {
+        if let Some(held) = self.adopt(&mut stock, &key, call) {
             return Ok(Found::Held(held));
         }
         if let Some(why) = self.pool.breaker().why_not(now) {
@@ -421,7 +324,7 @@ impl Server {
         let stock = self.pool.stock();
         let members = &stock.shelves.get(&key)?.members;
         let free = |member: &&Arc<Member>| {
-            !member.link.closed().is_cancelled() && (!member.alone || member.uses.load(Ordering::Acquire) == 0)
+            !member.link.closed().is_cancelled() && member.is_free() && member.is_clear_for(&call.owner.key)
         };
         members.iter().find(free).map(Member::hold)
     }
@@ -436,22 +339,21 @@ impl Server {
             Holder::Session(_) => Some(&call.principal),
             Holder::Shared => None,
         };
-        self.pool.places.take(account).map(Some)
+        self.pool.places.take(account, !self.is_sole()).map(Some)
     }
 
     /// All places are taken: what is idle makes room, and is waited for.
     fn make_room(&self, stock: &mut Stock, key: &Key, alone: bool, full: Full) -> Result<Found, StartError> {
-        let own = |other: &Key| other.holder == key.holder;
-        let idle = match full {
-            Full::Principal(_) => stock.retire_idlest(own),
-            Full::Server(_) => stock.retire_idlest(|_| true),
-        };
-        if let Some(link) = idle {
-            link.close();
+        let own = |other: &Key| matches!(full, Full::Server(_)) || other.holder == key.holder;
+        if self.pool.places.one_leaves() {
+            return Ok(Found::Soon);
+        }
+        if let Some((key, member)) = stock.idlest(|key, member| own(key) && self.may_end(&member.link)) {
+            self.end(&stock.retire(&key, &member));
             return Ok(Found::Soon);
         }
         let busy = stock.shelves.get(key).is_some_and(|shelf| !shelf.members.is_empty());
-        if stock.ending > 0 || (alone && busy) {
+        if alone && busy {
             return Ok(Found::Soon);
         }
         if matches!(full, Full::Server(_)) && self.rest(stock) {
@@ -462,14 +364,14 @@ impl Server {
 
     /// Gives the connection that was opened for the list to its first caller, where it fits: whose client declared less would
     /// have a server that asks what nobody answers.
-    fn adopt(self: &Arc<Self>, stock: &mut Stock, key: &Key, call: &UpstreamCall, now: Moment) -> Option<Held> {
+    fn adopt(self: &Arc<Self>, stock: &mut Stock, key: &Key, call: &UpstreamCall) -> Option<Held> {
         let (link, place) = stock.unowned.as_ref()?;
         let fits = link.era() == key.era && key.features == self.listed_with(key.era) && !link.closed().is_cancelled();
         if !fits || !matches!(key.holder, Holder::Principal(_)) || place.assign(&call.principal).is_err() {
             return None;
         }
         let (link, _place) = stock.unowned.take()?;
-        let member = Member::new(link, self.is_alone(key), now, &self.pool.places);
+        let member = self.member(key, &link);
         let held = member.hold();
         stock.add(key, Arc::clone(&member));
         self.attend(key.clone(), member, None);
@@ -477,7 +379,7 @@ impl Server {
     }
 
     fn key(&self, era: Era, call: &UpstreamCall) -> Key {
-        let features = if era == Era::Legacy { call.client.features } else { Features::NONE };
+        let features = if era == Era::Legacy { self.askable(call.client.features) } else { Features::NONE };
         if era == Era::Stateless && self.is_http() {
             return Key { holder: Holder::Shared, era, features };
         }
@@ -491,11 +393,28 @@ impl Server {
         Key { holder, era, features }
     }
 
+    /// Returns what a server is told that it may ask: on a channel that several principals share nothing, for it would never
+    /// be known whom [TRN-10].
+    pub(super) fn askable(&self, features: Features) -> Features {
+        let shared_channel = self.settings().isolation() == Isolation::Shared && self.transport() != "http";
+        if shared_channel { Features::NONE } else { features }
+    }
+
+    /// Makes what stands in the pool for a connection.
+    pub(super) fn member(&self, key: &Key, link: &Arc<dyn Link>) -> Arc<Member> {
+        let asks = key.era == Era::Legacy && key.features.may_be_asked();
+        // A channel does not say which call a question of the server belongs to, so that there is one call at a time; where it
+        // is shared, none is asked there.
+        let alone = asks && link.is_channel() && key.holder != Holder::Shared;
+        // A session is one client's.
+        let doubtful = asks && matches!(key.holder, Holder::Principal(_));
+        Member::new(Arc::clone(link), (alone, doubtful), self.clock.now(), &self.pool.places)
+    }
+
     /// What a server is told that it may ask where its lists are read: everything, for it may list its asking tools to those
-    /// alone who can be asked. A stateless one is told with each request; on a pipe that all share, nobody is asked.
+    /// alone who can be asked. A stateless one is told with each request.
     pub(super) fn listed_with(&self, era: Era) -> Features {
-        let nobody = !self.is_http() && self.settings().isolation() == Isolation::Shared;
-        if era == Era::Stateless || nobody { Features::NONE } else { Features::ASKABLE }
+        if era == Era::Stateless { Features::NONE } else { self.askable(Features::ASKABLE) }
     }
 
     /// A pipe does not say which call a question of the server belongs to, so that there is one call at a time.
@@ -507,14 +426,12 @@ impl Server {
     pub(super) fn sweep(&self, now: Moment) {
         let mut stock = self.pool.stock();
         let limit = self.settings().idle_stop;
-        // Subscriptions stand on the connection of the list.
-        let watched = !self.watches.is_empty();
         let mut idle = Vec::new();
         for shelf in stock.shelves.values_mut() {
             let stops = |member: &mut Arc<Member>| {
                 // What is held open costs something while nobody calls; else there is nothing to stop.
                 let idle = member.link.is_channel() && limit.is_some_and(|limit| member.is_idle(now, limit));
-                idle && !(watched && self.is_catalog(&member.link))
+                idle && self.may_end(&member.link)
             };
             idle.extend(shelf.members.extract_if(.., stops).map(|member| member.retire()));
         }
@@ -523,10 +440,7 @@ impl Server {
             tracing::info!(server = %self.name(), connections = idle.len(), "stopped: nobody has used it for a while");
         }
         for link in idle {
-            if self.is_catalog(&link) {
-                self.pool.lay_down();
-            }
-            link.close();
+            self.end(&link);
         }
         let Some(limit) = limit else { return };
         if !stock.shelves.is_empty() {
@@ -548,9 +462,21 @@ impl Server {
         let rests = |link: &Arc<dyn Link>| link.is_channel() && !link.closed().is_cancelled() && !stock.owns(link);
         let Some(link) = catalog.filter(rests) else { return false };
         stock.unowned = None;
-        self.pool.lay_down();
-        link.close();
+        self.end(&link);
         true
+    }
+
+    /// Says whether an idle connection may be ended: subscriptions stand on that of the list.
+    fn may_end(&self, link: &Arc<dyn Link>) -> bool {
+        self.watches.is_empty() || !self.is_catalog(link)
+    }
+
+    /// Ends a connection that nobody holds. Where the list is read over it, that waits for the next call.
+    fn end(&self, link: &Arc<dyn Link>) {
+        if self.is_catalog(link) {
+            self.pool.lay_down();
+        }
+        link.close();
     }
 
     pub(super) fn is_catalog(&self, link: &Arc<dyn Link>) -> bool {

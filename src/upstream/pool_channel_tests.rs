@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{ELICITS, Yard, call_of, same, until, within};
 use crate::secret::Secret;
 use crate::upstream::pool::CHANNELS_MAX;
-use crate::upstream::{ServerSettings, Transport};
+use crate::upstream::{Isolation, ServerSettings, Transport};
 
 fn old(settings: &mut ServerSettings) {
     let url = "http://127.0.0.1:1/sse";
@@ -43,6 +43,22 @@ async fn sessions_of_one_holder_are_bounded() {
     drop(free);
     assert!(Arc::ptr_eq(within(next).await.unwrap().link(), &link));
     drop((held, plain));
+    yard.end().await;
+}
+
+/// [TRN-4, TRN-10]: in a session that all share nobody is asked, so that one is enough, whatever their clients declared.
+#[tokio::test]
+async fn a_session_that_all_share_is_one() {
+    let shared = |settings: &mut ServerSettings| {
+        old(settings);
+        settings.isolation = Some(Isolation::Shared);
+    };
+    let yard = Yard::ready(2, shared).await;
+    let first = yard.held(&call_of("ann", Some(1), ELICITS)).await.unwrap();
+    let second = yard.held(&call_of("bob", None, "{}")).await.unwrap();
+    assert!(same(&first, &second));
+    assert_eq!(yard.open().len(), 1, "that of the list");
+    drop((first, second));
     yard.end().await;
 }
 

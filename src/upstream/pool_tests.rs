@@ -1,6 +1,6 @@
 //! The pool without processes: who gets which connection, and what is started and stopped [TRN-3, TRN-4].
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,18 +8,20 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::Held;
+use super::DOUBT_MAX;
 use crate::clock::Clock;
 use crate::exchange::{Answer, ClientFacts, Owner, OwnerKey, Reject, RejectKind, Reply, ServerCall, UpstreamCall};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::runtime::{Ready, Tasks};
 use crate::upstream::heard::Heard;
-use crate::upstream::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want};
+use crate::upstream::link::{BoxFuture, Changes, Connector, Left, Link, Outgoing, StartError, Started, Want};
 use crate::upstream::loudness::Loudness;
 use crate::upstream::means::Means;
+use crate::upstream::member::Held;
 use crate::upstream::place::Place;
 use crate::upstream::server::{Phase, Server};
 use crate::upstream::set::TargetSet;
+use crate::upstream::watches::Watches;
 use crate::upstream::{Isolation, ServerSettings, Transport};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, RequestId, Response, decode};
 use crate::wire::mcp::{CallParams, Capabilities, Era, Features, Kinds, Method, ProtocolVersion, RequestMeta};
@@ -41,6 +43,8 @@ struct Plant {
     failing: Mutex<Option<String>>,
     wires: Mutex<Vec<Arc<Wire>>>,
     lists: AtomicUsize,
+    /// Processes take their time to end, until they are reaped.
+    slow: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -48,6 +52,8 @@ struct Wire {
     plant: Arc<Plant>,
     features: Features,
     place: Mutex<Option<Arc<Place>>>,
+    /// Whose calls it has not answered that were given up.
+    given_up: Mutex<Vec<OwnerKey>>,
     closed: CancellationToken,
     changes: watch::Sender<Changes>,
     heard: Arc<Heard>,
@@ -78,6 +84,7 @@ impl Connector for Plant {
                 plant: Arc::clone(&self),
                 features: want.features,
                 place: Mutex::new(want.place),
+                given_up: Mutex::default(),
                 closed: CancellationToken::new(),
                 changes: watch::Sender::new(Changes::default()),
                 heard: Arc::default(),
@@ -121,6 +128,14 @@ impl Link for Wire {
 
     fn relist(&self) {}
 
+    fn left_behind(&self, owner: &OwnerKey) -> Left {
+        let given_up = self.given_up.lock().unwrap();
+        if given_up.iter().any(|theirs| theirs != owner) {
+            return Left::Others;
+        }
+        if given_up.is_empty() { Left::Nothing } else { Left::Own }
+    }
+
     fn loudness(&self) -> &Loudness {
         &self.loudness
     }
@@ -134,7 +149,13 @@ impl Link for Wire {
     }
 
     fn close(&self) {
-        self.die();
+        if !self.plant.slow.load(Ordering::SeqCst) {
+            return self.die();
+        }
+        self.closed.cancel();
+        if let Some(place) = &*self.place.lock().unwrap() {
+            place.leave();
+        }
     }
 
     fn ended(self: Arc<Self>) -> BoxFuture<()> {
@@ -166,6 +187,7 @@ impl Yard {
             failing: Mutex::default(),
             wires: Mutex::default(),
             lists: AtomicUsize::new(0),
+            slow: AtomicBool::new(false),
         });
         let server = Server::new(Arc::new(settings), Arc::clone(&plant) as Arc<dyn Connector>, &means);
         let set = TargetSet::of(vec![Arc::clone(&server)], means);
@@ -204,7 +226,7 @@ impl Yard {
     async fn end(self) {
         within(self.set.close()).await;
         assert!(self.open().is_empty(), "a connection has outlived the set");
-        assert_eq!(self.server.pool.places.taken(), 0, "a place was not given back");
+        assert_eq!(self.server.pool.places.count(), 0, "a place was not given back");
         self.tasks.cancel();
         within(self.tasks.wait()).await;
     }
@@ -293,7 +315,7 @@ async fn the_connection_of_the_list_is_for_who_declared_as_much() {
         assert_eq!(Arc::ptr_eq(&own.unwrap(), &list), adopts, "{grants} {capabilities}");
         assert_eq!(yard.opened(), if adopts { 1 } else { 2 }, "{grants} {capabilities}");
         // Whoever may be asked has it alone.
-        assert_eq!(held.0.alone, capabilities != "{}", "{grants} {capabilities}");
+        assert_eq!(held.is_alone(), capabilities != "{}", "{grants} {capabilities}");
         drop(held);
         yard.end().await;
     }
@@ -389,7 +411,7 @@ async fn what_is_busy_is_never_stopped() {
     assert_eq!(yard.open().len(), 1, "the time counts from its last use");
     yard.sweep_after(Duration::from_secs(1));
     assert_eq!(yard.open().len(), 0);
-    until("its place is free", || yard.server.pool.places.taken() == 0).await;
+    until("its place is free", || yard.server.pool.places.count() == 0).await;
     assert_eq!((yard.server.status().phase, yard.opened()), (Phase::Ready, 1), "a server that rests can be called");
     let lists = yard.plant.lists.load(Ordering::SeqCst);
     let held = yard.held(&one).await.unwrap();
@@ -410,11 +432,11 @@ async fn the_list_rests_when_nobody_has_a_connection() {
     }
     assert_eq!(yard.open().len(), 2);
     drop(held);
-    for _ in 0..5 {
+    until("both have ended", || {
         yard.sweep_after(idle);
-        until("what closes is taken out", || yard.server.pool.stock().ending == 0).await;
-    }
-    assert_eq!(yard.open().len(), 0);
+        yard.open().is_empty()
+    })
+    .await;
     drop(yard.held(&call("bob")).await.unwrap());
     until("the list has its own again", || yard.open().len() == 2).await;
     yard.end().await;
@@ -529,9 +551,9 @@ async fn four_classes_and_no_more() {
     assert_eq!(classes.iter().filter(asks).count(), 4);
     assert!(same(&held[4], &yard.held(&call("ann")).await.unwrap()), "the fifth shares with those of no features");
     // Another principal has classes of its own.
-    assert!(yard.held(&call_of("bob", None, ALL[4])).await.unwrap().0.alone);
+    assert!(yard.held(&call_of("bob", None, ALL[4])).await.unwrap().is_alone());
     // A set that is known already is still served.
-    assert!(yard.held(&call_of("ann", None, ALL[0])).await.unwrap().0.alone);
+    assert!(yard.held(&call_of("ann", None, ALL[0])).await.unwrap().is_alone());
     drop(held);
     yard.end().await;
 }
@@ -567,4 +589,145 @@ async fn a_revoked_principal_keeps_nothing() {
     within(link.closed().cancelled()).await;
     until("the list's connection alone is left", || yard.open().len() == 1).await;
     yard.end().await;
+}
+
+/// [TRN-4, TRN-10]: what several principals share on a pipe is one process, and there nobody can be asked: whose a question
+/// is would be a guess.
+#[tokio::test]
+async fn what_is_shared_on_a_pipe_is_one_process_that_may_ask_nobody() {
+    let yard = Yard::ready(2, |settings| settings.isolation = Some(Isolation::Shared)).await;
+    let ann = yard.held(&call_of("ann", Some(1), ELICITS)).await.unwrap();
+    let bob = yard.held(&call_of("bob", Some(2), ELICITS)).await.unwrap();
+    assert!(same(&ann, &bob) && !ann.is_alone());
+    assert!(
+        yard.open().iter().all(|wire| !wire.features.may_be_asked()),
+        "nothing is declared that nobody would answer"
+    );
+    assert_eq!(yard.opened(), 1);
+    drop((ann, bob));
+    yard.end().await;
+}
+
+/// [TRN-10, LIM-6]: a call that was given up and is never answered puts its connection in doubt for other clients; that has
+/// an end: once it has lasted, the connection is replaced when nobody holds it, and only for who would be refused there.
+#[tokio::test]
+async fn a_doubt_has_an_end() {
+    let yard = Yard::ready(2, |settings| settings.max_processes = 2).await;
+    let (one, two) = (call_of("ann", Some(1), ELICITS), call_of("ann", Some(2), ELICITS));
+    let first = yard.held(&one).await.unwrap();
+    let link = Arc::clone(first.link());
+    yard.open().last().unwrap().given_up.lock().unwrap().push(one.owner.key.clone());
+    drop(first);
+    for _ in 0..3 {
+        assert!(Arc::ptr_eq(yard.held(&two).await.unwrap().link(), &link), "a doubt alone costs nobody a process");
+        yard.clock.advance(DOUBT_MAX / 4);
+    }
+    yard.clock.advance(DOUBT_MAX);
+    let own = yard.held(&one).await.unwrap();
+    assert!(Arc::ptr_eq(own.link(), &link), "it is no doubt for who gave the call up");
+    drop(own);
+    let other = yard.held(&two).await.unwrap();
+    assert!(!Arc::ptr_eq(other.link(), &link) && link.closed().is_cancelled());
+    // What is answered after all is no doubt any more, and a later one lasts from its own beginning.
+    let link = Arc::clone(other.link());
+    drop(other);
+    let wire = yard.open().last().cloned().unwrap();
+    for owner in [&one, &two, &one] {
+        yard.clock.advance(DOUBT_MAX * 2);
+        *wire.given_up.lock().unwrap() = vec![owner.owner.key.clone()];
+        let foreign = if owner.owner.key == one.owner.key { &two } else { &one };
+        assert!(Arc::ptr_eq(yard.held(foreign).await.unwrap().link(), &link));
+        wire.given_up.lock().unwrap().clear();
+        drop(yard.held(foreign).await.unwrap());
+    }
+    yard.end().await;
+}
+
+/// [TRN-4]: what ends makes room for one, and whoever comes meanwhile waits for it: nobody is refused for want of a place that
+/// is about to be free, and no second idle process is ended for it.
+#[tokio::test]
+async fn a_place_that_is_about_to_be_free_is_waited_for() {
+    let yard = Yard::ready(4, |settings| settings.max_processes = 3).await;
+    yard.plant.slow.store(true, Ordering::SeqCst);
+    let wires = |closed: bool| {
+        let all = yard.plant.wires.lock().unwrap();
+        all.iter().filter(|wire| wire.closed.is_cancelled() == closed).count()
+    };
+    drop(yard.held(&call("ann")).await.unwrap());
+    let _bob = yard.held(&call("bob")).await.unwrap();
+    let (cid, dan) = (call("cid"), call("dan"));
+    let (mut first, mut second) = (Box::pin(yard.server.held_for(&cid)), Box::pin(yard.server.held_for(&dan)));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    for _ in 0..20 {
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(second.as_mut().poll(&mut context).is_pending(), "it waits too");
+        assert_eq!((wires(true), wires(false)), (1, 2), "one process alone is ended");
+        yard.server.pool.places.freed.notify_waiters();
+        tokio::task::yield_now().await;
+    }
+    // Its place goes to one of them; for the other one the list gives way.
+    yard.plant.slow.store(false, Ordering::SeqCst);
+    let ended: Vec<_> = yard.plant.wires.lock().unwrap().clone();
+    ended.iter().filter(|wire| wire.closed.is_cancelled()).for_each(|wire| wire.die());
+    let both = within(futures_util::future::join(first, second)).await;
+    let both = (both.0.unwrap(), both.1.unwrap());
+    assert!(yard.held(&call("ann")).await.is_err(), "all three are busy");
+    drop(both);
+    yard.end().await;
+}
+
+/// [TRN-4]: the connection of the list is nobody's room while resources are watched over it, and gives way when they are not.
+#[tokio::test]
+async fn a_watched_list_makes_no_room() {
+    let yard = Yard::ready(1, |settings| settings.max_processes = 1).await;
+    drop(yard.held(&call_of("ann", None, ASKABLE)).await.unwrap());
+    assert_eq!(yard.opened(), 1, "the list is read over ann's own");
+    let watch =
+        Watches::add(&yard.server.watches, &PrincipalId::new("ann"), Arc::from("file:///a"), Arc::new(|_| {})).unwrap();
+    let asking = call_of("ann", None, ELICITS);
+    yard.held(&asking).await.unwrap_err();
+    assert_eq!(yard.open()[0].features, Features::ASKABLE, "what is watched over is still there");
+    drop(watch);
+    drop(yard.held(&asking).await.unwrap());
+    assert_eq!(yard.open()[0].features, asking.client.features);
+    assert_eq!(yard.server.status().phase, Phase::Ready, "that was no failure of the server");
+    yard.end().await;
+}
+
+/// [TRN-4]: the connection of the list that ends before anybody took it for its own gives its place back.
+#[tokio::test]
+async fn a_list_that_dies_leaves_no_place_behind() {
+    let yard = Yard::ready(1, |settings| settings.max_processes = 1).await;
+    yard.open()[0].die();
+    until("its place is free", || yard.server.pool.places.count() == 0).await;
+    until("the next one", || yard.opened() == 2 && yard.server.status().phase == Phase::Ready).await;
+    drop(yard.held(&call("ann")).await.unwrap());
+    yard.end().await;
+}
+
+/// [LIM-6, TRN-4]: a principal whose calls hang, and may be asked back, has no more of a server than its share: others always
+/// get in. Who is alone may have all.
+#[tokio::test]
+async fn hanging_calls_leave_room_for_others() {
+    // The list keeps its own.
+    for (grants, most) in [(2, 4), (1, 7)] {
+        let yard = Yard::ready(grants, |settings| settings.max_processes = 8).await;
+        let ann = call_of("ann", None, ELICITS);
+        let mut held = Vec::new();
+        for _ in 0..most {
+            held.push(yard.held(&ann).await.unwrap());
+        }
+        let mut next = Box::pin(yard.server.held_for(&ann));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(next.as_mut().poll(&mut context).is_pending(), "it waits for one of its own");
+        if grants > 1 {
+            held.push(yard.held(&call_of("bob", None, ELICITS)).await.unwrap());
+            held.push(yard.held(&call("cid")).await.unwrap());
+            assert!(next.as_mut().poll(&mut context).is_pending());
+        }
+        drop(held.remove(0));
+        drop(within(next).await.unwrap());
+        drop(held);
+        yard.end().await;
+    }
 }

@@ -44,7 +44,7 @@ pub(super) enum Full {
 #[derive(Debug)]
 pub(super) enum Verdict {
     /// It is answered here.
-    Answer(Response),
+    Answer(Box<Response>),
     /// A client is asked: what, with which params.
     Ask(InputKind, Bytes),
 }
@@ -86,19 +86,19 @@ impl Drop for Taken {
 /// Judges a request; `features` are those of the client whose call it belongs to, `None` if it belongs to none.
 pub(super) fn hear(request: &Request, features: Option<Features>) -> Verdict {
     if request.method == "ping" {
-        return Verdict::Answer(Response::with_result(&request.id, b"{}"));
+        return Verdict::Answer(Box::new(Response::with_result(&request.id, b"{}")));
     }
     let Some(kind) = InputKind::from_method(&request.method) else {
-        return Verdict::Answer(refusal(request, code::METHOD_NOT_FOUND.0, "Method not found"));
+        return Verdict::Answer(Box::new(refusal(request, code::METHOD_NOT_FOUND.0, "Method not found")));
     };
     let Some(features) = features else {
         tracing::debug!(method = kind.method(), "a question that belongs to no known call is refused");
-        return Verdict::Answer(refusal(request, code::METHOD_NOT_FOUND.0, "Method not found"));
+        return Verdict::Answer(Box::new(refusal(request, code::METHOD_NOT_FOUND.0, "Method not found")));
     };
     let params = request.params.as_deref().map_or(Bytes::from_static(b"{}"), Params::text);
     match kind.check(&params, features) {
         Ok(()) => Verdict::Ask(kind, params),
-        Err(unasked) => Verdict::Answer(refusal(request, unasked.code.0, unasked.message)),
+        Err(unasked) => Verdict::Answer(Box::new(refusal(request, unasked.code.0, unasked.message))),
     }
 }
 

@@ -78,6 +78,7 @@ pub struct Server {
     /// What connections that no list is read over have told of changed lists.
     pub(super) elsewhere: watch::Sender<Changes>,
     pub(super) pool: Pool,
+    pub(super) headers: again::Headers,
     eras: Mutex<Eras>,
     /// The connection the list is read over.
     pub(super) catalog: Mutex<Option<Arc<dyn Link>>>,
@@ -116,6 +117,7 @@ impl Server {
             doubts: watch::Sender::new(0),
             elsewhere: watch::Sender::new(Changes::default()),
             pool: Pool::new(places),
+            headers: again::Headers::default(),
             eras: Mutex::default(),
             catalog: Mutex::default(),
         })
@@ -199,10 +201,13 @@ impl Server {
                 Ok(held) => held,
                 Err(reject) => return Reply::once(Err(reject)),
             };
-            self.tell_loudness(held.link(), call).await;
+            if let Some(level) = self.loudness_for(held.link(), call) {
+                Box::pin(self.tell_loudness(held.link(), level)).await;
+            }
             let reply = Arc::clone(held.link()).request(outgoing.clone()).await;
             if again::is_mismatch(&reply, call) {
-                let reply = self.again(held.link(), call).await.unwrap_or(reply);
+                // Boxed, so that other calls do not carry its room.
+                let reply = Box::pin(self.again(held.link(), call)).await.unwrap_or(reply);
                 return held.until_the_end_of(reply);
             }
             let undelivered = reply.is_safe_to_retry();

@@ -15,8 +15,9 @@ use crate::wire::mcp::Era;
 
 use super::Isolation;
 use super::link::{Changes, Link, StartError, Started, Want};
+use super::member::{Held, Member};
 use super::place::Place;
-use super::pool::{Found, Held, Holder, Key, Member, Outcome};
+use super::pool::{Found, Holder, Key, Outcome};
 use super::server::{Phase, Server};
 
 /// A connection that has lived so long counts as good.
@@ -145,9 +146,7 @@ impl Server {
         started: Started,
         owner_ended: Option<CancellationToken>,
     ) -> Result<(), StartError> {
-        // A channel does not say which call a question of the server belongs to, so that there is one call at a time.
-        let alone = started.link.is_channel() && key.era == Era::Legacy && key.features.may_be_asked();
-        let member = Member::new(Arc::clone(&started.link), alone, self.clock.now(), &self.pool.places);
+        let member = self.member(key, &started.link);
         let mut stock = self.pool.stock();
         if !stock.start_over(key) || self.stopping.is_cancelled() {
             drop(stock);
@@ -237,12 +236,17 @@ impl Server {
         Ok(ForList { started, berth: Berth::Free(place) })
     }
 
+    /// Gives the place back of a connection of the list that has ended before anybody took it for its own.
+    pub(super) fn clear_berth(&self) {
+        drop(self.pool.stock().unowned.take_if(|(link, _)| link.closed().is_cancelled()));
+    }
+
     /// Waits for a place. Callers come first: while they have them all, the list stays as it was.
     async fn place_for_list(&self) -> Arc<Place> {
         loop {
             let mut freed = pin!(self.pool.places.freed.notified());
             freed.as_mut().enable();
-            if let Ok(place) = self.pool.places.take(None) {
+            if let Ok(place) = self.pool.places.take(None, false) {
                 return place;
             }
             self.is_used_without_list();
@@ -259,8 +263,7 @@ impl Server {
         let stateless_http = self.is_http() && link.era() == Era::Stateless;
         if stateless_http || isolation == Isolation::Shared {
             let key = Key { holder: Holder::Shared, era: link.era(), features: self.listed_with(link.era()) };
-            let alone = self.is_alone(&key);
-            let member = Member::new(Arc::clone(link), alone, self.clock.now(), &self.pool.places);
+            let member = self.member(&key, link);
             self.pool.stock().add(&key, Arc::clone(&member));
             self.attend(key, member, None);
         } else if let (Some(place), true, Isolation::Principal) = (place, self.is_sole(), isolation) {

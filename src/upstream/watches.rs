@@ -6,7 +6,7 @@
 //! above it. While one listen follows another, a server may tell both of one change: nothing says that it is the same, so it is
 //! told twice rather than lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
@@ -20,6 +20,8 @@ use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};
 
 use crate::exchange::Reply;
+use crate::id::PrincipalId;
+use crate::limit::share;
 use crate::policy::Permitted;
 use crate::wire::json;
 use crate::wire::mcp::{Capabilities, Era};
@@ -55,11 +57,14 @@ pub(super) struct Watches {
 #[derive(Debug, Default)]
 struct State {
     wanted: BTreeMap<Arc<str>, Wanted>,
+    /// How many of them each principal accounts for: those that it was the first to watch, of all who do now.
+    of: HashMap<PrincipalId, usize>,
     numbers: u64,
 }
 
 struct Wanted {
-    hears: Vec<(u64, Hears)>,
+    /// In the order they came.
+    hears: Vec<(u64, PrincipalId, Hears)>,
     standing: watch::Sender<Standing>,
     /// It was watched over a connection that has gone: a change may have been missed.
     lapsed: bool,
@@ -115,12 +120,12 @@ pub enum WatchError {
 // === impl Server ===
 
 impl Server {
-    /// Watches a resource; whether the server accepts is another question ([`Watch::accepted`]).
+    /// Watches a resource for a principal; whether the server accepts is another question ([`Watch::accepted`]).
     ///
     /// # Errors
     /// [`WatchError::TooMany`].
-    pub fn watch(&self, uri: Permitted<Arc<str>>, hears: Hears) -> Result<Watch, WatchError> {
-        let watch = Watches::add(&self.watches, uri.into_inner(), hears)?;
+    pub fn watch(&self, principal: &PrincipalId, uri: Permitted<Arc<str>>, hears: Hears) -> Result<Watch, WatchError> {
+        let watch = Watches::add(&self.watches, principal, uri.into_inner(), hears)?;
         // The subscription stands on the connection of the list, which may have been stopped for being idle.
         self.pool.wake();
         Ok(watch)
@@ -157,13 +162,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let mut state = self.watches.state();
-        let mut gone = None;
-        if let Some(wanted) = state.wanted.get_mut(&self.uri) {
-            wanted.hears.retain(|(number, _)| *number != self.number);
-            if wanted.hears.is_empty() {
-                gone = state.wanted.remove(&self.uri);
-            }
-        }
+        let gone = state.remove(&self.uri, self.number);
         drop(state);
         if gone.is_some() {
             self.watches.changed.send_modify(|count| *count += 1);
@@ -183,6 +182,32 @@ impl fmt::Debug for Wanted {
     }
 }
 
+// === impl State ===
+
+impl State {
+    /// Takes out who watches a resource; returns the resource where that was the last one. Its account goes over to whoever has
+    /// watched it longest, also where that is more than its share.
+    fn remove(&mut self, uri: &Arc<str>, number: u64) -> Option<Wanted> {
+        let wanted = self.wanted.get_mut(uri)?;
+        let (_, before, _) = wanted.hears.first()?;
+        let before = before.clone();
+        wanted.hears.retain(|(other, ..)| *other != number);
+        let after = wanted.hears.first().map(|(_, principal, _)| principal.clone());
+        if after.as_ref() != Some(&before)
+            && let Some(count) = self.of.get_mut(&before)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.of.remove(&before);
+            }
+            if let Some(after) = &after {
+                *self.of.entry(after.clone()).or_default() += 1;
+            }
+        }
+        if after.is_none() { self.wanted.remove(uri) } else { None }
+    }
+}
+
 // === impl Watches ===
 
 impl Default for Watches {
@@ -197,16 +222,25 @@ impl Watches {
         self.state().wanted.is_empty()
     }
 
-    pub(super) fn add(watches: &Arc<Self>, uri: Arc<str>, hears: Hears) -> Result<Watch, WatchError> {
+    pub(super) fn add(
+        watches: &Arc<Self>,
+        principal: &PrincipalId,
+        uri: Arc<str>,
+        hears: Hears,
+    ) -> Result<Watch, WatchError> {
         let mut state = watches.state();
-        if state.wanted.len() >= WATCHED_MAX && !state.wanted.contains_key(&uri) {
-            return Err(WatchError::TooMany);
+        if !state.wanted.contains_key(&uri) {
+            let (all, own) = (state.wanted.len(), state.of.get(principal).copied().unwrap_or_default());
+            if all >= WATCHED_MAX || own >= share(WATCHED_MAX, all - own) {
+                return Err(WatchError::TooMany);
+            }
+            *state.of.entry(principal.clone()).or_default() += 1;
         }
         state.numbers += 1;
         let number = state.numbers;
         let new = || Wanted { hears: Vec::new(), standing: watch::Sender::new(Standing::Asked), lapsed: false };
         let wanted = state.wanted.entry(Arc::clone(&uri)).or_insert_with(new);
-        wanted.hears.push((number, hears));
+        wanted.hears.push((number, principal.clone(), hears));
         let standing = wanted.standing.subscribe();
         drop(state);
         watches.changed.send_modify(|count| *count += 1);
@@ -348,7 +382,7 @@ impl Watches {
         let hears: Vec<Hears> = {
             let state = self.state();
             let above = state.wanted.iter().filter(|(watched, _)| covers(watched, updated));
-            above.flat_map(|(_, wanted)| wanted.hears.iter().map(|(_, hears)| Arc::clone(hears))).collect()
+            above.flat_map(|(_, wanted)| wanted.hears.iter().map(|(.., hears)| Arc::clone(hears))).collect()
         };
         for hears in hears {
             hears(updated);

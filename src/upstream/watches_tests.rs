@@ -12,8 +12,9 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Hears, Watch, WatchError, Watches, covers};
+use super::{Hears, WATCHED_MAX, Watch, WatchError, Watches, covers};
 use crate::exchange::{Answer, Reply};
+use crate::id::PrincipalId;
 use crate::runtime::Tasks;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing};
@@ -247,7 +248,7 @@ impl World {
         let told = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&told);
         let hears: Hears = Arc::new(move |uri: &str| heard.lock().unwrap().push(uri.to_owned()));
-        let watch = Watches::add(&self.watches, Arc::from(uri), hears).unwrap();
+        let watch = Watches::add(&self.watches, &PrincipalId::new("ann"), Arc::from(uri), hears).unwrap();
         Somebody { uri: uri.to_owned(), told, watch }
     }
 
@@ -452,4 +453,28 @@ proptest! {
             Ok(())
         })?;
     }
+}
+
+/// [LIM-6]: one principal does not use up the watched resources of a server; what two watch counts for whoever came first, and
+/// goes over to the other one.
+#[test]
+fn a_principal_leaves_something_to_watch_for_the_others() {
+    let watches = Arc::new(Watches::default());
+    let add = |who: &str, uri: &str| Watches::add(&watches, &PrincipalId::new(who), Arc::from(uri), Arc::new(|_| {}));
+    let fill = |who: &str| {
+        let uris = (0..).map(|number| format!("file:///{who}/{number}"));
+        uris.map_while(|uri| add(who, &uri).ok()).collect::<Vec<Watch>>()
+    };
+    let ann = fill("ann");
+    assert_eq!(ann.len(), WATCHED_MAX / 2);
+    assert!(matches!(add("ann", "file:///more"), Err(WatchError::TooMany)));
+    assert_eq!(fill("bob").len(), WATCHED_MAX / 4);
+    // What is watched already costs nothing more, and outlives who accounts for it.
+    let shared: Vec<_> = (0..3).map(|number| add("bob", &format!("file:///ann/{number}")).unwrap()).collect();
+    let of = |who: &str| watches.state().of.get(&PrincipalId::new(who)).copied();
+    assert_eq!((of("ann"), of("bob")), (Some(WATCHED_MAX / 2), None));
+    drop(ann);
+    assert_eq!((of("ann"), of("bob")), (None, Some(3)));
+    drop(shared);
+    assert!(watches.state().of.is_empty() && watches.is_empty());
 }

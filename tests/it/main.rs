@@ -90,6 +90,8 @@ mod tokens;
 #[cfg(test)]
 mod two_urls;
 #[cfg(test)]
+mod unread;
+#[cfg(test)]
 mod visible;
 #[cfg(test)]
 mod visits;

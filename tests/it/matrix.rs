@@ -1,6 +1,6 @@
 //! `matrix!`: everything that servers and clients say to each other, between each era of client and each era of server, with
-//! the server over HTTP, as a child, and, in the older era, over HTTP+SSE, which is found out; one test for each cell
-//! [protocol §4.2, TRN-1].
+//! the server over HTTP, as a child, and, in the older era, over HTTP+SSE, which is found out, as it is for clients of that
+//! era; one test for each cell [protocol §4.2, TRN-1].
 //!
 //! One script (`support/whole.py`) is the server of all of them. A cell that no bridge can carry names the line of protocol
 //! §5.5 that says so, and its scenario then proves the clean refusal.
@@ -23,6 +23,8 @@ const TOOLS: [&str; 7] = ["up__echo", "up__count", "up__logs", "up__hold", "up__
 /// One mixture.
 struct Cell {
     client: Era,
+    /// Where the client connects: `/mcp`, or `/sse` of HTTP+SSE.
+    path: &'static str,
     server: Era,
     way: Way,
     /// The line of protocol §5.5 that makes it impossible.
@@ -49,6 +51,11 @@ struct House {
 impl Cell {
     /// Starts all three; the client declares these capabilities.
     async fn open(self, able: &str) -> House {
+        self.open_with(able, "").await
+    }
+
+    /// The same, with more lines in the server's table.
+    async fn open_with(self, able: &str, more: &str) -> House {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(SCRIPT).display().to_string();
         let log = folder().join("whole.log");
         let how = match self.way {
@@ -68,11 +75,12 @@ impl Cell {
             let path = if self.way == Way::Sse { "sse" } else { "mcp" };
             (format!("url = \"http://127.0.0.1:{}/{path}\"", port.trim()), Some(server))
         };
-        let (tables, _) = TestApp::servers(&[("up", lines)]);
+        let (tables, _) = TestApp::servers(&[("up", format!("{lines}\n{more}"))]);
         let key = TestApp::key(KEY);
         let grants = "[mcp_bundles.all]\nservers = [\"up\"]\n[principals.ann]\nmcp_bundles = [\"all\"]\n";
-        let app = TestApp::start("keys", &format!("{tables}{grants}{key}")).await;
-        let client = Client::able(self.client, app.addr, "/mcp", Some(KEY), able).await;
+        let sse = if self.path == "/sse" { "http_sse = true\n" } else { "" };
+        let app = TestApp::start("keys", &format!("{sse}{tables}{grants}{key}")).await;
+        let client = Client::able(self.client, app.addr, self.path, Some(KEY), able).await;
         House { client, app, cell: self, log, _server: server }
     }
 }
@@ -115,6 +123,18 @@ impl House {
     fn told(&self, method: &str) -> Vec<Value> {
         let messages = self.heard().into_iter().map(|line| line["message"].clone());
         messages.filter(|message| message["method"] == method).collect()
+    }
+
+    /// Waits until the server has heard of the end of its one call, as its era and its transport say it.
+    async fn hears_of_the_end(&self) {
+        if self.cell.server == Era::Stateless && self.cell.way == Way::Http {
+            until("the closed connection", || self.heard().iter().any(|line| line["message"] == "is gone")).await;
+            assert!(self.told("notifications/cancelled").is_empty());
+        } else {
+            until("the cancel", || self.told("notifications/cancelled").len() == 1).await;
+            let id = &self.told("tools/call")[0]["id"];
+            assert_eq!(&self.told("notifications/cancelled")[0]["params"]["requestId"], id);
+        }
     }
 
     /// Stops, and judges what the server heard: its own era, and nothing of the client's credential [R47, R68, R117].
@@ -170,7 +190,7 @@ async fn tools(cell: Cell) {
     assert_eq!(result["structuredContent"], json!({ "a": 1.5, "b": null }));
     assert_eq!(house.client.call_with("up__none", "{}").await.code(), -32602);
     assert_eq!(house.told("tools/call").len(), 1);
-    let other = Client::connect(house.cell.client, house.app.addr, "/mcp", Some(KEY)).await;
+    let other = Client::connect(house.cell.client, house.app.addr, house.cell.path, Some(KEY)).await;
     assert_eq!(other.names().await, TOOLS);
     assert_eq!(house.ask("tools/list", None, "", "").await.raw("result.tools"), first);
     house.close().await;
@@ -221,19 +241,29 @@ async fn cancel(cell: Cell) {
     if house.cell.client == Era::Legacy {
         let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
         assert_eq!(house.client.post(&[], cancel).await.status, 202);
-        let answer = within_deadline("the end of the call", held).await;
-        assert!(!answer.is_some_and(|answer| answer.text().contains("\"result\"")));
+        if house.cell.path == "/mcp" {
+            let answer = within_deadline("the end of the call", held).await;
+            assert!(!answer.is_some_and(|answer| answer.text().contains("\"result\"")));
+        } else {
+            // Nothing more is said of it on the one stream.
+            drop(held);
+        }
     } else {
         drop(held);
     }
-    if house.cell.server == Era::Stateless && house.cell.way == Way::Http {
-        until("the closed connection", || house.heard().iter().any(|line| line["message"] == "is gone")).await;
-        assert!(house.told("notifications/cancelled").is_empty());
-    } else {
-        until("the cancel", || house.told("notifications/cancelled").len() == 1).await;
-        let id = &house.told("tools/call")[0]["id"];
-        assert_eq!(&house.told("notifications/cancelled")[0]["params"]["requestId"], id);
-    }
+    house.hears_of_the_end().await;
+    house.close().await;
+}
+
+/// A call whose time is over: its server hears of it in its own way, its client is told, and its place is another's [LIM-4,
+/// LIM-5, R106, R107].
+async fn overtime(cell: Cell) {
+    let house = cell.open_with("{}", "tool_timeout_secs = 1\nmax_concurrent_calls = 1").await;
+    let answer = within_deadline("the end of the call", house.client.call("1", "up__hold", "", "")).await;
+    assert_eq!(answer.value()["error"]["code"], -32603, "{answer:?}");
+    assert!(answer.text().contains("tool_timeout_secs"), "{answer:?}");
+    house.hears_of_the_end().await;
+    assert!(house.client.call_with("up__echo", "{}").await.is_result());
     house.close().await;
 }
 
@@ -400,30 +430,35 @@ macro_rules! matrix {
             use super::{Cell, Era, Way};
             use crate::support::within_deadline;
 
-            async fn carry_out(client: Era, server: Era, way: Way) {
+            async fn carry_out((client, path): (Era, &'static str), server: Era, way: Way) {
                 let lines: &[(Era, Era, &'static str)] = &[$((Era::$client, Era::$server, $line)),*];
                 let why_not = lines.iter().find(|line| (line.0, line.1) == (client, server)).map(|line| line.2);
-                within_deadline(stringify!($name), super::$name(Cell { client, server, way, why_not })).await;
+                within_deadline(stringify!($name), super::$name(Cell { client, path, server, way, why_not })).await;
             }
 
             matrix! { @cells
-                legacy_to_legacy_over_http Legacy Legacy Http;
-                legacy_to_legacy_over_sse Legacy Legacy Sse;
-                legacy_to_legacy_over_stdio Legacy Legacy Stdio;
-                legacy_to_stateless_over_http Legacy Stateless Http;
-                legacy_to_stateless_over_stdio Legacy Stateless Stdio;
-                stateless_to_legacy_over_http Stateless Legacy Http;
-                stateless_to_legacy_over_sse Stateless Legacy Sse;
-                stateless_to_legacy_over_stdio Stateless Legacy Stdio;
-                stateless_to_stateless_over_http Stateless Stateless Http;
-                stateless_to_stateless_over_stdio Stateless Stateless Stdio;
+                legacy_to_legacy_over_http Legacy "/mcp" Legacy Http;
+                legacy_to_legacy_over_sse Legacy "/mcp" Legacy Sse;
+                legacy_to_legacy_over_stdio Legacy "/mcp" Legacy Stdio;
+                legacy_to_stateless_over_http Legacy "/mcp" Stateless Http;
+                legacy_to_stateless_over_stdio Legacy "/mcp" Stateless Stdio;
+                stateless_to_legacy_over_http Stateless "/mcp" Legacy Http;
+                stateless_to_legacy_over_sse Stateless "/mcp" Legacy Sse;
+                stateless_to_legacy_over_stdio Stateless "/mcp" Legacy Stdio;
+                stateless_to_stateless_over_http Stateless "/mcp" Stateless Http;
+                stateless_to_stateless_over_stdio Stateless "/mcp" Stateless Stdio;
+                legacy_by_sse_to_legacy_over_http Legacy "/sse" Legacy Http;
+                legacy_by_sse_to_legacy_over_sse Legacy "/sse" Legacy Sse;
+                legacy_by_sse_to_legacy_over_stdio Legacy "/sse" Legacy Stdio;
+                legacy_by_sse_to_stateless_over_http Legacy "/sse" Stateless Http;
+                legacy_by_sse_to_stateless_over_stdio Legacy "/sse" Stateless Stdio;
             }
         }
     )* };
-    (@cells $($cell:ident $client:ident $server:ident $way:ident;)*) => { $(
+    (@cells $($cell:ident $client:ident $path:literal $server:ident $way:ident;)*) => { $(
         #[tokio::test(flavor = "multi_thread")]
         async fn $cell() {
-            carry_out(Era::$client, Era::$server, Way::$way).await;
+            carry_out((Era::$client, $path), Era::$server, Way::$way).await;
         }
     )* };
 }
@@ -433,6 +468,7 @@ matrix! {
     progress;
     logs;
     cancel;
+    overtime;
     prompts;
     resources;
     completion;

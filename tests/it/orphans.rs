@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Child, Client, Era, Gateway, Piped, folder, lives, quoted, until};
+use crate::support::{Child, Client, Era, Gateway, Piped, folder, lives, quoted, until, within_deadline};
 
 /// One line of the process table.
 struct Process {
@@ -85,7 +85,73 @@ async fn kill_9_of_the_gateway_leaves_no_process() {
     until("every process has ended", || !left.iter().any(|pid| lives(*pid))).await;
 }
 
-/// The same for the gateway of one client.
+/// A server that starts a process which leaves its group and its session, and does not hear TERM; its id goes to a file.
+fn with_daemon(child: &Child, file: &Path) -> String {
+    let lines = child.lines();
+    let (_, args) = lines.split_once("args = [").unwrap();
+    let daemon = "import os, signal, sys, time; os.setsid(); [signal.signal(s, signal.SIG_IGN) for s in (1, 15)]; \
+                  open(sys.argv[1], 'a').write(f'{os.getpid()}\\n'); time.sleep(86400)";
+    let start = format!("python3 -c \"{daemon}\" {} </dev/null >/dev/null 2>&1 & exec python3 \"$@\"", file.display());
+    format!("command = \"sh\"\nargs = [\"-c\", {}, \"sh\", {args}", quoted(&start))
+}
+
+/// [TRN-3, TRN-4]: a descendant that has left the group of its server ends with it all the same: when the gateway is killed,
+/// when it stops in order, and when the server alone ends.
+#[tokio::test]
+async fn a_descendant_that_leaves_its_group_ends_too() {
+    for how in ["killed", "stopped", "alone"] {
+        let child = Child::new(Era::Legacy, &["echo"]);
+        let file = folder().join("daemons");
+        let gateway = Gateway::start(&[("up", with_daemon(&child, &file))]).await;
+        let client = Client::connect(Era::Legacy, gateway.addr, "/mcp", None).await;
+        assert!(client.call_with("up__echo", "{}").await.is_result());
+        until("the daemon", || !pids(&file).is_empty()).await;
+        let daemon = pids(&file)[0];
+        assert!(lives(daemon), "{how}");
+        match how {
+            "killed" => gateway.kill().await,
+            "stopped" => {
+                gateway.terminate();
+                assert_eq!(gateway.ended().await, Some(0));
+            }
+            _ => {
+                child.pids().into_iter().filter(|pid| lives(*pid)).for_each(|pid| signal(pid, Signal::KILL));
+                until("it ends with its server", || !lives(daemon)).await;
+                gateway.terminate();
+                assert_eq!(gateway.ended().await, Some(0));
+            }
+        }
+        until(how, || !lives(daemon)).await;
+    }
+}
+
+/// [TRN-4]: a child that the guardian was not told of, because the gateway was killed while it started it, ends too; another
+/// gateway's does not.
+#[tokio::test]
+async fn a_child_that_was_just_being_started_ends_too() {
+    let start = |mark: &str| {
+        let mut command = tokio::process::Command::new("sleep");
+        command.arg("86400").env("PORTCULLIS_CHILD", mark).process_group(0).kill_on_drop(true);
+        command.spawn().unwrap()
+    };
+    let mark = format!("it-{}", std::process::id());
+    let mut guardian = tokio::process::Command::new(env!("CARGO_BIN_EXE_portcullis"))
+        .arg("guardian")
+        .env_clear()
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = guardian.stdin.take().unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut pipe, format!("={mark}\n").as_bytes()).await.unwrap();
+    let (mut own, mut other) = (start(&format!("{mark}.7")), start(&format!("{mark}0.7")));
+    drop(pipe);
+    let status = within_deadline("its end", own.wait()).await.unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(Signal::TERM.as_raw()));
+    assert!(within_deadline("the guardian's end", guardian.wait()).await.unwrap().success());
+    assert!(other.try_wait().unwrap().is_none(), "another gateway's child lives");
+}
+
+/// [TRN-4]: `kill -9` of the gateway of one client leaves no process either.
 #[tokio::test]
 async fn kill_9_of_a_piped_gateway_leaves_no_process() {
     let child = Child::new(Era::Legacy, &["echo"]);

@@ -163,6 +163,30 @@ async fn a_question_on_the_sessions_stream_belongs_to_the_only_call() {
     }
 }
 
+/// What principals share asks on a call's own stream alone: a pipe has none, and beside the calls it would be a guess, also
+/// with one call in flight [TRN-4, TRN-10, R100].
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_shared_asks_where_it_is_known_who_is_meant() {
+    for (client_era, stdio) in ERAS.into_iter().flat_map(|era| [(era, false), (era, true)]) {
+        let quiz = Quiz::start(Era::Legacy, stdio).await;
+        let app = TestApp::open(&[("up", format!("{}\nisolation = \"shared\"", quiz.lines()))]).await;
+        let client = able(client_era, &app).await;
+        let mut beside = form("?");
+        beside["beside"] = json!(true);
+        for (question, known) in [(form("?"), !stdio), (beside, false)] {
+            let context = format!("client {client_era:?}, stdio {stdio}: {question}");
+            let told = within_deadline(&context, client.quiz("up__quiz", json!([[question]]), willing)).await;
+            if known {
+                assert_eq!(told.answers()[0][0]["action"], "accept", "{context}: {told:?}");
+            } else {
+                assert_eq!(told.answers()[0][0]["code"], -32601, "{context}: {told:?}");
+                assert!(told.asked.is_empty(), "{context}: {told:?}");
+            }
+        }
+        app.stop().await;
+    }
+}
+
 fn two_principals(quiz: &Quiz, limits: &str) -> String {
     let (tables, _) = TestApp::servers(&[("up", quiz.lines())]);
     let mut rest = format!("{tables}[limits]\n{limits}\n[mcp_bundles.all]\nservers = [\"up\"]\n");

@@ -328,7 +328,7 @@ async fn a_log_that_nobody_reads() {
     let mut client = Piped::start(&format!("{log}{}", Piped::configuration(&[("up", child.lines())])), &[]);
     client.hello(Era::Legacy).await;
     // More lines than the pipe and the queue before it hold.
-    for at in 0..5000 {
+    for at in 0..20_000 {
         client.request(Era::Legacy, &at.to_string(), "ping", "", "").await;
         assert!(raw(&client.answer(&at.to_string()).await, "result").is_some());
     }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 
 use crate::support::quiz::ABLE;
-use crate::support::{Client, Command, Era, TestApp, folder, until, within_deadline};
+use crate::support::{Authority, Client, Command, Era, TestApp, Tunnel, folder, quoted, until, within_deadline};
 
 /// A server, `whole.py`.
 struct Whole {
@@ -145,6 +145,23 @@ async fn a_server_that_has_gone_is_told() {
     assert!(words.contains("server 'up'") && words.contains("event stream"), "{words}");
     let down = client.call_with("up__echo", "{}").await.raw("error.message");
     assert!(down.contains("server 'up'"), "{down}");
+    app.stop().await;
+}
+
+/// [TRN-5]: over https the stream and what is posted are both under TLS, with an authority of the server's own.
+#[tokio::test(flavor = "multi_thread")]
+async fn both_urls_are_spoken_to_over_tls() {
+    let (whole, authority, home) = (Whole::start().await, Authority::new(), folder());
+    std::fs::write(home.join("ca.pem"), &authority.pem).unwrap();
+    let plain = format!("127.0.0.1:{}", whole.port).parse().unwrap();
+    let front = Tunnel::of_tls(&authority.leaf(&["localhost"]), plain).await;
+    let url = format!("url = \"https://localhost:{}/sse\"\n", front.addr.port());
+    let trusted = format!("{url}tls_ca_cert_path = {}", quoted(&home.join("ca.pem").display().to_string()));
+    let app = TestApp::open(&[("up", trusted), ("foreign", url)]).await;
+    let client = Client::connect(Era::Legacy, app.addr, "/mcp", None).await;
+    assert!(client.call_with("up__echo", "{}").await.is_result());
+    let said = app.said.iter().find(|line| line.starts_with("foreign")).unwrap();
+    assert!(said.contains("of no authority that is trusted"), "{said}");
     app.stop().await;
 }
 

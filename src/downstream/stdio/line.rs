@@ -1,11 +1,11 @@
 //! One line of the client: told apart by who writes it, decoded, heard or refused.
 
 use bytes::Bytes;
-use http::HeaderMap;
 
 use crate::downstream::accept::Take;
 use crate::downstream::answer::{Rendered, log_refusal};
 use crate::downstream::conversation::log_access;
+use crate::downstream::headers::Headers;
 use crate::downstream::post::Visit;
 use crate::downstream::respond::{Fault, Refusal};
 use crate::exchange::{Caller as _, Handler};
@@ -72,7 +72,7 @@ impl<H: Handler> Piped<H> {
             return Err(Fault::NotFound.into());
         }
         let principal = caller.principal().clone();
-        Ok(Visit { caller, principal, endpoint, headers: HeaderMap::new(), take: Take::Any, method: "line" })
+        Ok(Visit { caller, principal, endpoint, headers: Headers::default(), take: Take::Any, method: "line" })
     }
 
     /// Refuses a line of a client that is not, or no longer, known here.

@@ -10,12 +10,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream;
-use http::HeaderMap;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::downstream::accept::Take;
+use crate::downstream::headers::Headers;
 use crate::downstream::legacy::Form;
 use crate::downstream::post::Visit;
 use crate::downstream::running::Running;
@@ -23,8 +23,8 @@ use crate::downstream::server::Door;
 use crate::downstream::stateless::call_params;
 use crate::downstream::{Downstream, DownstreamSettings};
 use crate::exchange::{
-    Answer, Call, Caller, ClientFacts, Endpoint, Event, Exchange, Handler, InputRequired, Outcome, Owner, OwnerKey,
-    Question, ReasonCode, Reject, RejectKind, Reply, Responder, Seen, ServerCall, Settled, Told,
+    Answer, Call, Caller, ClientFacts, Endpoint, Event, Exchange, Handler, Handling, InputRequired, Outcome, Owner,
+    OwnerKey, Question, ReasonCode, Reject, RejectKind, Reply, Responder, Seen, ServerCall, Settled, Told,
 };
 use crate::id::PrincipalId;
 use crate::identity::Credential;
@@ -184,9 +184,9 @@ impl Handler for World {
         std::future::ready(Ok(None))
     }
 
-    fn call(self: &Arc<Self>, caller: Guest, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
+    fn call(self: &Arc<Self>, caller: Guest, exchange: Exchange) -> Handling {
         let world = Arc::clone(self);
-        async move {
+        Box::pin(async move {
             let Call::ToServer(call) = exchange.call else { panic!("a call") };
             let params: Value = serde_json::from_slice(&call.request.params.as_deref().unwrap().text()).unwrap();
             let mut dice = world.dice();
@@ -212,7 +212,7 @@ impl Handler for World {
                 Reply::events(Box::pin(stream::unfold(script, Script::next)))
             };
             reply.with_guard(guard)
-        }
+        })
     }
 }
 
@@ -325,7 +325,7 @@ impl Client {
             caller: Guest(principal.clone()),
             principal,
             endpoint: Endpoint::All,
-            headers: HeaderMap::new(),
+            headers: Headers::default(),
             take: Take::Any,
             method: "tools/call",
         };

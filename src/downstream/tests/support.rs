@@ -15,8 +15,8 @@ use tokio::sync::{Notify, broadcast, mpsc};
 use crate::clock::Clock;
 use crate::downstream::{Downstream, DownstreamSettings};
 use crate::exchange::{
-    Answer, Call, Caller, Discovery, Endpoint, Event, Exchange, Handler, ListPage, Listen, OwnerKey, ReasonCode,
-    Reject, RejectKind, Reply, Retry, Seen, Unseen, WatchEvent, Watching,
+    Answer, Call, Caller, Discovery, Endpoint, Event, Exchange, Handler, Handling, ListPage, Listen, OwnerKey,
+    ReasonCode, Reject, RejectKind, Reply, Retry, Seen, Unseen, WatchEvent, Watching,
 };
 use crate::id::PrincipalId;
 use crate::identity::Credential;
@@ -162,9 +162,9 @@ impl Handler for Hall {
         Ok(())
     }
 
-    fn call(self: &Arc<Self>, _: Guest, exchange: Exchange) -> impl Future<Output = Reply> + Send + 'static {
+    fn call(self: &Arc<Self>, _: Guest, exchange: Exchange) -> Handling {
         let hall = Arc::clone(self);
-        async move {
+        Box::pin(async move {
             let name = match &exchange.call {
                 Call::Discover => {
                     let instructions = Some("Be \"kind\"".to_owned());
@@ -208,7 +208,7 @@ impl Handler for Hall {
                 None => hall.play(&name, changes).await,
             };
             reply.with_guard(witness)
-        }
+        })
     }
 }
 

@@ -13,8 +13,8 @@ use crate::gateway::GatewaySettings;
 use crate::id::{PrincipalId, UpstreamName};
 use crate::policy::{BlobMode, Caps, Overflow};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, Response, decode};
+use crate::wire::mcp::Content;
 
-use super::blocks::Kind;
 use super::shaper::Work;
 
 /// A folder that goes with the test.
@@ -56,7 +56,7 @@ pub(super) fn work(mode: BlobMode) -> Work {
         definition: Bytes::from_static(b"{}"),
         caps: Caps::default(),
         mode,
-        kind: Kind::Tool,
+        kind: Content::Tool,
         links: true,
     }
 }
@@ -73,7 +73,7 @@ pub(super) fn caps(cap: usize, overflow: Overflow) -> Caps {
 pub(super) fn response(result: &str) -> Response {
     let text = format!(r#"{{"jsonrpc":"2.0","result":{result},"id":7}}"#);
     let Ok(Decoded::One(Message::Response(response))) = decode(&Bytes::from(text), &Limits::UPSTREAM) else { panic!() };
-    response
+    *response
 }
 
 /// Applies all rules; returns the result, which must be one of the same message.

@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Answer, Asked, Outcome, Question, Reject, RejectKind, Responder};
 use crate::net::Ends;
-use crate::upstream::ServerSettings;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{Changes, Outgoing};
 use crate::upstream::loudness::Loudness;
 use crate::upstream::question::{self, Full, Room, Verdict};
+use crate::upstream::{Isolation, ServerSettings};
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, RequestId, decode, one_line,
 };
@@ -75,9 +75,9 @@ pub(in crate::upstream) struct Conversation {
 impl Conversation {
     pub(in crate::upstream) fn new(settings: Arc<ServerSettings>, features: Features) -> Self {
         Self {
+            table: Table::new(settings.isolation() == Isolation::Shared),
             settings,
             counts: Counts::default(),
-            table: Table::default(),
             features,
             questions: Mutex::default(),
             asking: Room::of_call(),
@@ -245,7 +245,7 @@ impl Conversation {
             Message::Response(response) => match response.id.as_ref().and_then(|id| id.as_u64()) {
                 Some(id) => {
                     let era = self.era().unwrap_or(Era::Legacy);
-                    self.answer(id, Ok(Answer::Upstream { response: Box::new(response), era }));
+                    self.answer(id, Ok(Answer::Upstream { response, era }));
                 }
                 None => count(&self.counts.answers),
             },
@@ -296,7 +296,7 @@ impl Conversation {
         let call = self.table.only_call().filter(|_| self.features.may_be_asked());
         let features = call.as_ref().and_then(|slot| slot.features()).map(|theirs| theirs.and(self.features));
         let answer = match (question::hear(request, features), call) {
-            (Verdict::Answer(response), _) => response,
+            (Verdict::Answer(response), _) => *response,
             (Verdict::Ask(kind, params), Some(slot)) => match self.question(&slot, request, (kind, params)) {
                 Ok(question) => return slot.ask(question),
                 Err(full) => question::too_many(request, full),

@@ -1,14 +1,15 @@
 //! The requests that wait for an answer on one connection, and what has arrived for each.
 //!
 //! Not for: reading or writing. Invariants: exactly one outcome per request; nothing follows it; an entry that is gone
-//! is never written and never answered.
+//! is never written and never answered; what comes beside the calls and may be of another client's call than the one in
+//! flight is nobody's.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::exchange::{Event, Outcome, OwnerKey, Question, Reject};
-use crate::upstream::link::{Outgoing, progress_value};
+use crate::upstream::link::{Left, Outgoing, progress_value};
 use crate::wire::jsonrpc::Notification;
 use crate::wire::mcp::{Features, LogMessage};
 
@@ -16,19 +17,26 @@ use crate::wire::mcp::{Features, LogMessage};
 const NOTES_MAX: usize = 32;
 /// How many bytes of them wait, as long as there is more than one; when full, likewise.
 const NOTES_BYTES_MAX: usize = 1 << 20;
-/// How many calls that were given up are remembered; a server that obeys a cancel never answers them.
+/// How many calls that were given up are remembered; a server that obeys a cancel never answers them. Over it the
+/// connection is in doubt for everybody.
 const STRAGGLERS_MAX: usize = 64;
 
 /// The requests of one connection.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct Table(Mutex<Inner>);
+pub(in crate::upstream) struct Table {
+    /// Several principals have it: what comes beside their calls is nobody's.
+    shared: bool,
+    inner: Mutex<Inner>,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
     slots: HashMap<u64, Arc<Slot>>,
     last_id: u64,
-    /// Calls that could be asked and were given up, until the server answers them; the newest first.
+    /// Calls that were given up, until the server answers them.
     stragglers: Vec<(u64, OwnerKey)>,
+    /// There were more of them than are remembered.
+    forgotten: bool,
     /// Set once no request is taken any more.
     shut: Option<Reject>,
 }
@@ -64,8 +72,13 @@ pub(in crate::upstream) enum Abandoned {
 // === impl Table ===
 
 impl Table {
+    /// Makes the table of a connection that belongs to one holder, or is `shared` by all who are granted the server.
+    pub(in crate::upstream) fn new(shared: bool) -> Self {
+        Self { shared, inner: Mutex::default() }
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Enters a request under the next id.
@@ -105,14 +118,20 @@ impl Table {
 
     /// Hands a log message to the call that it is of; `false` if it is dropped. A pipe does not say which call that is: it is
     /// known where there is one alone, and where all are of one client session, whose message it is then in any case
-    /// [R111, protocol §5.3].
+    /// [R111, protocol §5.3]; where several principals share the pipe it is never known [TRN-10].
     pub(in crate::upstream) fn log(&self, message: &Notification) -> bool {
+        if self.shared {
+            return false;
+        }
         let inner = self.inner();
         let mut calls = inner.slots.iter().filter_map(|(id, slot)| match &slot.outgoing {
             Outgoing::Call(call) => Some((*id, &call.owner.key, slot)),
             Outgoing::Own { .. } => None,
         });
         let Some(first) = calls.next() else { return false };
+        if inner.left_behind(first.1) == Left::Others {
+            return false;
+        }
         let mut oldest = first;
         for call in calls {
             if call.1 != first.1 || !matches!(call.1, OwnerKey::Session(_)) {
@@ -137,23 +156,27 @@ impl Table {
         if !slot.state().written || handshake {
             return Abandoned::Nothing;
         }
-        if slot.features().is_some_and(Features::may_be_asked)
-            && let Some(owner) = slot.owner()
-        {
-            inner.stragglers.truncate(STRAGGLERS_MAX - 1);
-            inner.stragglers.insert(0, (id, owner.clone()));
-        }
+        inner.give_up(id, &slot);
         Abandoned::Cancel
     }
 
     /// Returns the one call that a question can belong to: the only client's call that waits, while the server does not
-    /// still work on one that another owner has given up [R100].
+    /// still work on one that another owner has given up. On a connection that several principals share there is none: the
+    /// question could be late, or of work that a call has left behind [R100, TRN-10].
     pub(in crate::upstream) fn only_call(&self) -> Option<Arc<Slot>> {
+        if self.shared {
+            return None;
+        }
         let inner = self.inner();
         let mut calls = inner.slots.values().filter(|slot| slot.features().is_some());
         let (first, second) = (calls.next()?, calls.next());
-        let foreign = |(_, owner): &(u64, OwnerKey)| Some(owner) != first.owner();
-        (second.is_none() && !inner.stragglers.iter().any(foreign)).then(|| Arc::clone(first))
+        let clear = first.owner().is_some_and(|owner| inner.left_behind(owner) != Left::Others);
+        (second.is_none() && clear).then(|| Arc::clone(first))
+    }
+
+    /// Says whose calls were given up that the server has not answered.
+    pub(in crate::upstream) fn left_behind(&self, owner: &OwnerKey) -> Left {
+        self.inner().left_behind(owner)
     }
 
     /// Takes no more requests.
@@ -174,7 +197,11 @@ impl Table {
     fn fail(&self, why: &Reject, which: impl Fn(bool) -> bool) {
         let failed: Vec<Arc<Slot>> = {
             let mut inner = self.inner();
-            inner.slots.extract_if(|_, slot| which(slot.state().written)).map(|(_, slot)| slot).collect()
+            let failed: Vec<_> = inner.slots.extract_if(|_, slot| which(slot.state().written)).collect();
+            for (id, slot) in failed.iter().filter(|(_, slot)| slot.state().written) {
+                inner.give_up(*id, slot);
+            }
+            failed.into_iter().map(|(_, slot)| slot).collect()
         };
         for slot in failed {
             let written = slot.state().written;
@@ -186,6 +213,27 @@ impl Table {
     #[cfg(test)]
     pub(in crate::upstream) fn len(&self) -> usize {
         self.inner().slots.len()
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// Takes note that nobody waits any more for what the server may work on.
+    fn give_up(&mut self, id: u64, slot: &Slot) {
+        let Some(owner) = slot.owner() else { return };
+        if self.stragglers.len() < STRAGGLERS_MAX {
+            self.stragglers.push((id, owner.clone()));
+        } else {
+            self.forgotten = true;
+        }
+    }
+
+    fn left_behind(&self, owner: &OwnerKey) -> Left {
+        if self.forgotten || self.stragglers.iter().any(|(_, theirs)| theirs != owner) {
+            return Left::Others;
+        }
+        if self.stragglers.is_empty() { Left::Nothing } else { Left::Own }
     }
 }
 

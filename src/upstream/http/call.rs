@@ -224,7 +224,7 @@ impl Call {
             }
             Message::Notification(notification) => self.notified(notification),
             Message::Response(response) if self.is_answer(&response, on_error_status) => {
-                let outcome: Outcome = Ok(Answer::Upstream { response: Box::new(response), era: self.peer.era() });
+                let outcome: Outcome = Ok(Answer::Upstream { response, era: self.peer.era() });
                 Some(Event::Done(outcome))
             }
             Message::Response(_) => {

@@ -15,7 +15,7 @@ use crate::exchange::Reject;
 use crate::runtime::Tasks;
 use crate::upstream::initialize as agreement;
 use crate::upstream::link::{StartError, Started};
-use crate::upstream::{EraChoice, ServerSettings};
+use crate::upstream::{EraChoice, Isolation, ServerSettings};
 use crate::wire::bridge;
 use crate::wire::jsonrpc::{ErrorObject, Message, RequestId, Response, code};
 use crate::wire::mcp::{Capabilities, Era, Features, STATELESS_LATEST, name};
@@ -111,6 +111,7 @@ async fn legacy(
     settings: Arc<ServerSettings>,
     (features, for_calls): (Features, bool),
 ) -> Result<Started, StartError> {
+    let shared = settings.isolation() == Isolation::Shared;
     let (session, can) = match initialize(&target, &tasks, (1, 1), features).await {
         Ok(opened) => opened,
         // protocol §2.8: then it may be one of HTTP+SSE.
@@ -121,7 +122,8 @@ async fn legacy(
         }
         Err(refusal) => return Err(refusal.err),
     };
-    let link = Arc::new(SessionLink::new(target, tasks, session, features));
+    let link = Arc::new(SessionLink::new(target, tasks, session, (features, shared)));
+    // Shared, its stream is there for the refusals: what is not refused is waited for.
     if for_calls && features.may_be_asked() {
         link.listen_beside().await;
     }
@@ -253,7 +255,7 @@ fn answer(all: impl IntoIterator<Item = Message>, id: u64, on_error_status: bool
             if response.id.as_ref() == Some(&id)
                 || response.error().is_some() && (on_error_status || response.id.is_none()) =>
         {
-            Some(response)
+            Some(*response)
         }
         Message::Response(_) | Message::Request(_) | Message::Notification(_) => None,
     })

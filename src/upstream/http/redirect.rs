@@ -23,7 +23,6 @@ const HOPS_MAX: usize = 5;
 const BODY_MAX: usize = 16 << 10;
 
 /// How a target follows redirects.
-#[derive(Debug)]
 pub(super) struct Redirects {
     uri: Uri,
     dialer: Dialer,
@@ -81,10 +80,10 @@ impl Redirects {
             left |= !own;
             let head = respelled(head, &to, left.then_some(target.configured()));
             let sent = if own {
-                target.client.send(&head, body.clone()).await
+                target.client.send(&head, &body).await
             } else {
                 tracing::debug!(server = %target.name, "a redirect to another origin is followed without the configured headers");
-                self.client(&to).send(&head, body.clone()).await
+                self.client(&to).send(&head, &body).await
             };
             response = sent.map_err(|err| {
                 let public = format!("server '{}' redirects a request to where it cannot be sent", target.name);

@@ -15,11 +15,11 @@ use http::header::HeaderValue;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::exchange::{Question, Reject, Reply, Responder};
+use crate::exchange::{OwnerKey, Question, Reject, Reply, Responder};
 use crate::net::Response as HttpResponse;
 use crate::runtime::Tasks;
 use crate::upstream::heard::Heard;
-use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing, StartError};
+use crate::upstream::link::{BoxFuture, Changes, Left, Link, Outgoing, StartError};
 use crate::upstream::loudness::Loudness;
 use crate::upstream::question::{self, Room, Taken, Verdict};
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Notification, Request, RequestId, code};
@@ -143,7 +143,13 @@ impl Session {
 // === impl SessionLink ===
 
 impl SessionLink {
-    pub(super) fn new(target: Arc<Target>, tasks: Tasks, session: Session, features: Features) -> Self {
+    /// Makes the link of a session of one holder, or of one that is `shared` by all who are granted the server.
+    pub(super) fn new(
+        target: Arc<Target>,
+        tasks: Tasks,
+        session: Session,
+        (features, shared): (Features, bool),
+    ) -> Self {
         Self {
             target,
             tasks,
@@ -159,7 +165,7 @@ impl SessionLink {
             last_words: Mutex::new(None),
             answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
             features,
-            questions: Arc::default(),
+            questions: Questions::new(shared),
             asking: Room::of_connection(),
             listening: CancellationToken::new(),
             streams: AtomicBool::new(false),
@@ -202,7 +208,7 @@ impl SessionLink {
     ) -> Option<Question> {
         let features = asked.map(|(features, _)| features.and(self.features));
         let response = match (question::hear(request, features), asked) {
-            (Verdict::Answer(response), _) => response,
+            (Verdict::Answer(response), _) => *response,
             // Without a call there are no features, and nothing is asked.
             (Verdict::Ask(..), None) => return None,
             (Verdict::Ask(kind, params), Some((_, room))) => {
@@ -410,7 +416,7 @@ impl Link for SessionLink {
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
         match &outgoing {
             Outgoing::Call(call) if self.features.may_be_asked() => {
-                let asking = self.questions.enter(call.client.features);
+                let asking = self.questions.enter(call.owner.key.clone(), call.client.features);
                 Box::pin(asking.join(Box::pin(self.run(outgoing))))
             }
             Outgoing::Call(_) | Outgoing::Own { .. } => Box::pin(self.run(outgoing)),
@@ -421,6 +427,10 @@ impl Link for SessionLink {
         if !self.streams.swap(true, Ordering::AcqRel) {
             self.tasks.clone().spawn("http session stream", listen::session(self));
         }
+    }
+
+    fn left_behind(&self, owner: &OwnerKey) -> Left {
+        self.questions.left_behind(owner)
     }
 
     fn changes(&self) -> watch::Receiver<Changes> {

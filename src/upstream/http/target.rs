@@ -3,6 +3,7 @@
 //! Not for: sessions, eras, or what a message means. Invariants: configured headers go to this endpoint alone and replace
 //! ours; what is said in public names the server, never its address.
 
+use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -32,7 +33,6 @@ const UNSEEN_BYTES_MIN: u64 = 64 << 10;
 const SNIPPET_MAX: usize = 200;
 
 /// One endpoint.
-#[derive(Debug)]
 pub(super) struct Target {
     pub(super) name: UpstreamName,
     uri: Uri,
@@ -217,7 +217,7 @@ impl Target {
 
     /// Sends a request and waits for the head of its response.
     pub(super) async fn send(&self, head: &[u8], body: Bytes) -> Result<Response, Reject> {
-        let sent = self.send_once(head, body.clone()).await?;
+        let sent = self.send_once(head, &body).await?;
         match &self.redirects {
             Some(redirects) if sent.status.is_redirection() => {
                 Box::pin(redirects.follow(self, sent, head, body)).await.map(|(response, _)| response)
@@ -228,14 +228,14 @@ impl Target {
 
     /// The same; returns also the URL that has answered at last.
     pub(super) async fn send_from(&self, head: &[u8], body: Bytes) -> Result<(Response, Uri), Reject> {
-        let sent = self.send_once(head, body.clone()).await?;
+        let sent = self.send_once(head, &body).await?;
         match &self.redirects {
             Some(redirects) if sent.status.is_redirection() => redirects.follow(self, sent, head, body).await,
             Some(_) | None => Ok((sent, self.uri.clone())),
         }
     }
 
-    async fn send_once(&self, head: &[u8], body: Bytes) -> Result<Response, Reject> {
+    async fn send_once(&self, head: &[u8], body: &Bytes) -> Result<Response, Reject> {
         self.client.send(head, body).await.map_err(|err| match err {
             SendError::Connect(why) => {
                 self.reject(format!("server '{}' cannot be reached", self.name), why).safe_to_retry()
@@ -392,6 +392,13 @@ impl Target {
                 self.reject(format!("server '{}' sent a malformed event stream", self.name), other.to_string())
             }
         }
+    }
+}
+
+/// Its URL and headers may hold secrets [CFG-3]: they are not shown.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,8 @@
 //! A child process with its group: started, watched, ended with all descendants [TRN-3, R70].
 //!
 //! Not for: what is said on its pipes. Invariant: whatever drops a [`Supervisor`], the whole group is dead afterwards and
-//! nobody waits for an answer any more. A descendant that leaves the group is a known limit.
+//! nobody waits for an answer any more. A descendant that has left the group is found by its mark where the child's end is
+//! waited for.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -14,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
-use crate::runtime::{self, Guarded, Own};
+use crate::runtime::{self, Guarded, Mark, Own, Tasks};
 use crate::upstream::link::StartError;
 use crate::upstream::{ServerSettings, Transport};
 
@@ -47,6 +48,7 @@ pub(super) struct Running {
     // The group first: while the child is not reaped, its number cannot be another's.
     group: Group,
     child: Child,
+    mark: Mark,
     #[expect(dead_code, reason = "held for its drop, after the child is reaped")]
     own: Own,
 }
@@ -56,6 +58,7 @@ pub(super) struct Running {
 pub(super) struct Supervisor {
     running: Running,
     connection: Arc<Connection>,
+    tasks: Tasks,
     /// How long each step of an orderly end may take.
     grace: Duration,
     /// Cancelled when stdout, and when stderr, has been read to its end.
@@ -82,8 +85,10 @@ pub(super) async fn spawn(
         return Err(failed(format!("cannot start: its working folder '{}' does not exist", cwd.display())));
     }
     let env = env::build(base_env, inherit_env, env);
+    let mark = Mark::next();
     let mut start = Command::new(command);
     start.args(args).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
+    start.env(runtime::MARK_VARIABLE, mark.value());
     start.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     start.process_group(0).kill_on_drop(true);
     if let Some(cwd) = cwd {
@@ -106,7 +111,7 @@ pub(super) async fn spawn(
     else {
         return Err(failed("cannot start: it has no pipes".to_owned()));
     };
-    Ok((Running { group, child, own }, Pipes { stdin, stdout, stderr }))
+    Ok((Running { group, child, mark, own }, Pipes { stdin, stdout, stderr }))
 }
 
 // === impl Group ===
@@ -143,10 +148,11 @@ impl Supervisor {
     pub(super) const fn new(
         running: Running,
         connection: Arc<Connection>,
+        tasks: Tasks,
         grace: Duration,
         read: [CancellationToken; 2],
     ) -> Self {
-        Self { running, connection, grace, read }
+        Self { running, connection, tasks, grace, read }
     }
 
     /// Waits for the child's end, or brings it about; then ends its group and the connection.
@@ -178,6 +184,11 @@ impl Supervisor {
             tracing::debug!(server = %connection.settings.name, "a process outside of the group holds a pipe");
         }
         connection.died(Ending(status));
+        let mark = self.running.mark.clone();
+        let strays = self.tasks.blocking(move || mark.end()).await.unwrap_or_default();
+        if strays > 0 {
+            tracing::warn!(server = %connection.settings.name, strays, "processes that had left its group were killed");
+        }
     }
 
     async fn end(&mut self) -> Option<ExitStatus> {

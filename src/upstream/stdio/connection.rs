@@ -4,7 +4,7 @@
 //! Invariant: one task writes, whole lines only.
 
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
@@ -16,6 +16,7 @@ use crate::net::{Frame, LineReader};
 use crate::upstream::ServerSettings;
 use crate::upstream::channel::Conversation;
 use crate::upstream::link::Outgoing;
+use crate::upstream::place::Place;
 use crate::wire::jsonrpc::{one_line, trimmed};
 use crate::wire::mcp::{Era, Features};
 
@@ -46,6 +47,8 @@ pub(super) struct Connection {
     pub(super) read_end: CancellationToken,
     /// The child is dead.
     pub(super) dead: CancellationToken,
+    /// The right to the child's process, while it lives.
+    place: OnceLock<Weak<Place>>,
     lines: mpsc::Sender<Line>,
     reason: OnceLock<String>,
 }
@@ -75,10 +78,27 @@ impl Connection {
             kill: CancellationToken::new(),
             read_end: CancellationToken::new(),
             dead: CancellationToken::new(),
+            place: OnceLock::new(),
             lines,
             reason: OnceLock::new(),
         };
         (Arc::new(connection), queue)
+    }
+
+    /// Takes note of the child's place.
+    pub(super) fn holds(&self, place: &Arc<Place>) {
+        self.place.get_or_init(|| Arc::downgrade(place));
+        if self.closed.is_cancelled() {
+            place.leave();
+        }
+    }
+
+    /// Takes no more requests; the child's place will be free.
+    fn close(&self) {
+        self.closed.cancel();
+        if let Some(place) = self.place.get().and_then(Weak::upgrade) {
+            place.leave();
+        }
     }
 
     /// Sends a request and waits for what arrives first.
@@ -115,7 +135,7 @@ impl Connection {
     /// Begins the orderly end: what runs may finish, nothing new is taken.
     pub(super) fn stop(&self) {
         self.table.shut(&self.reject(RejectKind::Upstream, "is being stopped"));
-        self.closed.cancel();
+        self.close();
         self.stop.cancel();
     }
 
@@ -221,7 +241,7 @@ impl Connection {
                 Ok(Frame::Endless(ends)) => {
                     self.reason.get_or_init(|| "sent a line over 4 × max_response_bytes without an end".to_owned());
                     // Before its caller hears of it: nobody else may choose a child that is about to be killed.
-                    self.closed.cancel();
+                    self.close();
                     self.too_long(&ends);
                     self.kill.cancel();
                     break;

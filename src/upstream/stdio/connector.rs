@@ -9,13 +9,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
-use crate::exchange::Reply;
+use crate::exchange::{OwnerKey, Reply};
 use crate::runtime::Tasks;
 use crate::wire::mcp::{Capabilities, Era, Features, Kinds};
 
 use crate::upstream::ServerSettings;
 use crate::upstream::heard::Heard;
-use crate::upstream::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want, subscription};
+use crate::upstream::link::{
+    BoxFuture, Changes, Connector, Left, Link, Outgoing, StartError, Started, Want, subscription,
+};
 use crate::upstream::loudness::Loudness;
 use crate::upstream::place::Place;
 
@@ -65,7 +67,7 @@ impl StdioConnector {
         let plan = Plan::new(self.settings.era, want.era)?;
         let mut unfinished = Unfinished(None);
         let limit = self.settings.start_timeout;
-        let attempts = self.attempts(plan, (want.place, want.features), &mut unfinished);
+        let attempts = self.attempts(plan, (want.place.clone(), want.features), &mut unfinished);
         let Ok(opened) = tokio::time::timeout(limit, attempts).await else {
             let tail = unfinished.0.as_ref().map(|connection| connection.output.tail()).unwrap_or_default();
             let last = if tail.is_empty() { String::new() } else { format!("; last output: {tail}") };
@@ -75,6 +77,9 @@ impl StdioConnector {
         };
         let (connection, can) = opened?;
         unfinished.0 = None;
+        if let Some(place) = &want.place {
+            connection.holds(place);
+        }
         let era = connection.era().unwrap_or(Era::Legacy);
         let link = Arc::new(StdioLink { connection, era, tasks: self.tasks.clone() });
         Ok(Started { link, can })
@@ -110,7 +115,8 @@ impl StdioConnector {
         let (connection, queue) = Connection::new(Arc::clone(&self.settings), Arc::clone(&output), features);
         let stderr_end = CancellationToken::new();
         let read = [connection.read_end.clone(), stderr_end.clone()];
-        let supervisor = Supervisor::new(running, Arc::clone(&connection), self.settings.end_grace, read);
+        let (tasks, grace) = (self.tasks.clone(), self.settings.end_grace);
+        let supervisor = Supervisor::new(running, Arc::clone(&connection), tasks, grace, read);
         unfinished.set(Arc::clone(&connection));
         let life = async move {
             supervisor.run().await;
@@ -175,6 +181,10 @@ impl Link for StdioLink {
 
     fn relist(&self) {
         Changes::all(&self.connection.changes);
+    }
+
+    fn left_behind(&self, owner: &OwnerKey) -> Left {
+        self.connection.table.left_behind(owner)
     }
 
     fn loudness(&self) -> &Loudness {

@@ -11,7 +11,7 @@ const META: &str = r#""_meta":{"io.modelcontextprotocol/serverInfo":{"name":"g"}
 
 fn response(text: &str) -> Response {
     match decode(&Bytes::from(text.to_owned()), &Limits::UPSTREAM) {
-        Ok(Decoded::One(Message::Response(response))) => response,
+        Ok(Decoded::One(Message::Response(response))) => *response,
         other => panic!("{other:?}"),
     }
 }

@@ -12,7 +12,7 @@ const TWO: &str = r#"{"code":-32042,"message":"m","data":{"elicitations":[
 fn error(text: &str) -> Response {
     let raw = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":1,"error":{text}}}"#));
     let Ok(Decoded::One(Message::Response(response))) = decode(&raw, &Limits::UPSTREAM) else { panic!("{text}") };
-    response
+    *response
 }
 
 /// [R63]

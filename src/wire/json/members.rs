@@ -287,7 +287,8 @@ impl Outline {
     ) -> Result<[Option<Range<usize>>; N], JsonError> {
         let mut found = [const { None }; N];
         for member in &self.members {
-            let Some((key, place)) = keys.iter().zip(&mut found).find(|(key, _)| member.is(text, key)) else {
+            let name = member.key(text);
+            let Some((key, place)) = keys.iter().zip(&mut found).find(|(key, _)| *name == *key.as_bytes()) else {
                 continue;
             };
             if place.replace(unpacked(member.value)).is_some() {

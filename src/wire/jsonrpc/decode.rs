@@ -123,9 +123,10 @@ fn message(raw: &Bytes, depth_max: usize, skim: &Skim) -> Result<Message, Decode
         };
         let start = memchr::memchr(b'{', raw).unwrap_or(0) + 1;
         // An answer may carry 'params' of its own, which mean nothing.
-        let outline = inner.filter(|_| params.is_none()).map(Box::new);
+        let outline = inner.filter(|_| params.is_none());
         let id_at = id_at.unwrap_or(start..start);
-        return Ok(Message::Response(Response { raw: raw.clone(), id, id_at, payload, outline, edits: Vec::new() }));
+        let response = Response { raw: raw.clone(), id, id_at, payload, outline, edits: Vec::new() };
+        return Ok(Message::Response(Box::new(response)));
     };
     if result.is_some() || error.is_some() {
         return Err(refused("both a call and an answer"));

@@ -26,7 +26,7 @@ pub enum Message {
     /// A method call that wants none.
     Notification(Notification),
     /// The answer to a request.
-    Response(Response),
+    Response(Box<Response>),
 }
 
 /// A request.
@@ -77,7 +77,7 @@ pub struct Response {
     /// What it carries.
     pub payload: Payload,
     /// The members of the result or error, if it was read with the message and is an object.
-    pub(super) outline: Option<Box<Outline>>,
+    pub(super) outline: Option<Outline>,
     /// What is passed on otherwise than it was received.
     pub(super) edits: Vec<(Range<usize>, Bytes)>,
 }

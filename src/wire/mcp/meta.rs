@@ -24,9 +24,13 @@ pub const RESERVED_PREFIX: &str = "io.modelcontextprotocol/";
 /// The progress token.
 pub const PROGRESS_TOKEN_KEY: &str = "progressToken";
 
-/// What a request's `_meta` says. Raw values are slices of the request.
+/// What a request's `_meta` says. Most have none, and it goes through many hands: so it is apart.
 #[derive(Clone, Debug, Default)]
-pub struct RequestMeta {
+pub struct RequestMeta(Option<Box<MetaParts>>);
+
+/// The parts of a `_meta`. Raw values are slices of the request.
+#[derive(Clone, Debug)]
+pub struct MetaParts {
     /// The whole `_meta` object, if there is one.
     pub raw: Option<Bytes>,
     /// `protocolVersion` as text; `Some(None)` if it is there but no string.
@@ -52,6 +56,25 @@ pub enum MetaError {
     /// A key has a value of the wrong kind.
     #[error("'_meta' key '{0}' has the wrong type")]
     WrongType(&'static str),
+}
+
+/// A request without `_meta` says nothing.
+static NOTHING: MetaParts = MetaParts {
+    raw: None,
+    version: None,
+    capabilities: None,
+    client_info: None,
+    progress_token: None,
+    log_level: None,
+    trace: [const { None }; 3],
+};
+
+impl std::ops::Deref for RequestMeta {
+    type Target = MetaParts;
+
+    fn deref(&self) -> &MetaParts {
+        self.0.as_deref().unwrap_or(&NOTHING)
+    }
 }
 
 // === impl RequestMeta ===
@@ -91,12 +114,13 @@ impl RequestMeta {
         }
         let (client_info, log_level) = (client_info.map(slice), log_level.map(slice));
         let trace = [parent, state, baggage].map(|value| value.map(slice));
-        Ok(Self { version, capabilities, client_info, progress_token, log_level, trace, raw: Some(raw) })
+        let parts = MetaParts { version, capabilities, client_info, progress_token, log_level, trace, raw: Some(raw) };
+        Ok(Self(Some(Box::new(parts))))
     }
 
     /// Says whether the request is of the stateless era by its own word (protocol §2.8).
     #[must_use]
-    pub const fn is_stateless(&self) -> bool {
+    pub fn is_stateless(&self) -> bool {
         self.version.is_some()
     }
 

@@ -249,6 +249,11 @@ impl Gateway {
         within_deadline(words, reading).await
     }
 
+    /// Waits for its end, and reads nothing of what it says; returns the exit code.
+    pub(crate) async fn ended_unread(mut self) -> Option<i32> {
+        within_deadline("the gateway's end", self.child.wait()).await.unwrap().code()
+    }
+
     /// Waits for its end; returns the exit code.
     pub(crate) async fn ended(mut self) -> Option<i32> {
         let status = within_deadline("the gateway's end", async {

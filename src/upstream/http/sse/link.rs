@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::exchange::Reply;
+use crate::exchange::{OwnerKey, Reply};
 use crate::upstream::heard::Heard;
-use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing};
+use crate::upstream::link::{BoxFuture, Changes, Left, Link, Outgoing};
 use crate::upstream::loudness::Loudness;
 use crate::wire::mcp::{Era, Kinds};
 
@@ -32,6 +32,10 @@ impl Link for SseLink {
 
     /// What a server says of its own comes on the one stream there is.
     fn watch(self: Arc<Self>, _: Kinds) {}
+
+    fn left_behind(&self, owner: &OwnerKey) -> Left {
+        self.0.conversation.table.left_behind(owner)
+    }
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.0.conversation.changes.subscribe()

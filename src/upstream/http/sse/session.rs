@@ -4,6 +4,7 @@
 //! request alone, unless the server no longer knows the session.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +30,6 @@ const ASIDE_TIMEOUT: Duration = Duration::from_secs(5);
 const BODY_MAX: usize = 16 << 10;
 
 /// One session, shared by its tasks and its callers.
-#[derive(Debug)]
 pub(super) struct Session {
     pub(super) conversation: Arc<Conversation>,
     /// Where messages are posted to.
@@ -199,7 +199,7 @@ impl Session {
         for message in all {
             match message {
                 Message::Response(response) if is_answer(&response, id) => {
-                    answer = Some(Ok(Answer::Upstream { response: Box::new(response), era: Era::Legacy }));
+                    answer = Some(Ok(Answer::Upstream { response, era: Era::Legacy }));
                 }
                 other @ (Message::Notification(_) | Message::Request(_) | Message::Response(_)) => {
                     self.conversation.dispatch(other);
@@ -236,6 +236,13 @@ impl Session {
             Ok(response) => drop(response.body.collect(BODY_MAX).await),
             Err(reject) => tracing::debug!(server = %self.conversation.settings.name, "{}", reject.detail),
         }
+    }
+}
+
+/// The endpoint holds the session's id: it is not shown.
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("conversation", &self.conversation).finish_non_exhaustive()
     }
 }
 

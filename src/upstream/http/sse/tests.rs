@@ -198,6 +198,8 @@ async fn a_session_is_opened_and_called() {
     .await;
     let link = lab.link().await;
     assert!(link.is_channel() && link.era() == Era::Legacy);
+    let shown = format!("{link:?}");
+    assert!(!shown.contains("s=1") && !shown.contains("configured"), "{shown}");
     let said = answer(Arc::clone(&link).request(call()).await).unwrap();
     assert!(said.contains(r#""result":{"content":[]}"#), "{said}");
     let requests = lab.server.requests();

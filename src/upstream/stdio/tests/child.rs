@@ -171,7 +171,7 @@ async fn the_environment_is_the_short_list_and_what_is_named() {
     let (started, _tasks) = open(settings).await;
     let names = ask(&started.link, "0").await;
     let names: Vec<&str> = names.split(' ').filter(|name| !matches!(*name, "HOME" | "LC_CTYPE")).collect();
-    assert_eq!(names, ["EXTRA", "LC_ALL", "PATH", "XDG_DATA_HOME", "C"]);
+    assert_eq!(names, ["EXTRA", "LC_ALL", "PATH", "PORTCULLIS_CHILD", "XDG_DATA_HOME", "C"]);
 }
 
 /// [FC-CFG-02]

@@ -1,0 +1,30 @@
+//! How much one may hold of what all share, so that there is always something left for the next [LIM-5, LIM-6].
+
+/// Returns how much of `all` one may hold while the others hold `others`: half of what they leave, and at least one.
+///
+/// One alone has half; each who comes later half of the rest. Who holds much already when others come keeps it.
+#[must_use]
+pub const fn share(all: usize, others: usize) -> usize {
+    let half = all.saturating_sub(others).div_ceil(2);
+    if half == 0 { 1 } else { half }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    /// [LIM-6]: whatever the ones before have taken, the next gets something, as long as they are not more than can be served.
+    #[test]
+    fn there_is_always_something_for_the_next() {
+        for all in [1, 2, 3, 7, 64, 4_096] {
+            let mut held = Vec::new();
+            while held.iter().sum::<usize>() < all {
+                let others = held.iter().sum();
+                held.push(share(all, others));
+            }
+            assert_eq!(held.iter().sum::<usize>(), all);
+            assert!(held.len() > all.ilog2() as usize, "{all}: {held:?}");
+        }
+        assert_eq!([share(64, 0), share(64, 32), share(64, 63), share(64, 64), share(1, 0)], [32, 16, 1, 1, 1]);
+    }
+}

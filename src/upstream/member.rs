@@ -1,0 +1,174 @@
+//! One connection of a pool, and who holds it [TRN-4].
+//!
+//! Not for: finding one (`pool`). Invariant: to be held, and to be found idle, are decided under the stock's lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+
+use crate::clock::Moment;
+use crate::exchange::{Answer, Event, OwnerKey, Reply, ReplyBody};
+
+use super::link::{Left, Link};
+use super::place::Places;
+
+/// No doubt.
+const NEVER: u64 = u64::MAX;
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) link: Arc<dyn Link>,
+    /// One call at a time.
+    alone: bool,
+    /// Whose a question of the server is can be in doubt.
+    doubtful: bool,
+    uses: AtomicUsize,
+    /// It was used since it was last looked at.
+    touched: AtomicBool,
+    /// When it was first seen unused, in milliseconds.
+    idle_since: AtomicU64,
+    /// Since when it is in doubt, in milliseconds.
+    doubted_since: AtomicU64,
+    pub(super) born: Moment,
+    /// Its end was brought about from here.
+    retired: AtomicBool,
+    places: Arc<Places>,
+}
+
+/// A connection that a call holds; it is free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Held(Arc<Member>);
+
+// === impl Member ===
+
+impl Member {
+    pub(super) fn new(
+        link: Arc<dyn Link>,
+        (alone, doubtful): (bool, bool),
+        born: Moment,
+        places: &Arc<Places>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            link,
+            alone,
+            doubtful,
+            uses: AtomicUsize::new(0),
+            touched: AtomicBool::new(true),
+            idle_since: AtomicU64::new(born.as_millis()),
+            doubted_since: AtomicU64::new(NEVER),
+            born,
+            retired: AtomicBool::new(false),
+            places: Arc::clone(places),
+        })
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// Marks that its end is not its own doing; returns what is to be closed.
+    pub(super) fn retire(&self) -> Arc<dyn Link> {
+        self.retired.store(true, Ordering::Release);
+        Arc::clone(&self.link)
+    }
+
+    /// Holds it; to be called under the stock's lock.
+    pub(super) fn hold(self: &Arc<Self>) -> Held {
+        self.uses.fetch_add(1, Ordering::AcqRel);
+        self.touched.store(true, Ordering::Relaxed);
+        Held(Arc::clone(self))
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.uses.load(Ordering::Acquire) > 0
+    }
+
+    /// Says whether another call may have it.
+    pub(super) fn is_free(&self) -> bool {
+        !self.alone || !self.is_held()
+    }
+
+    /// Returns when it was first seen unused, in milliseconds.
+    pub(super) fn idle_since(&self) -> u64 {
+        self.idle_since.load(Ordering::Relaxed)
+    }
+
+    /// Says whether a question of the server would be known to be for this owner's call.
+    pub(super) fn is_clear_for(&self, owner: &OwnerKey) -> bool {
+        if !self.doubtful {
+            return true;
+        }
+        let left = self.link.left_behind(owner);
+        if left == Left::Nothing {
+            self.doubted_since.store(NEVER, Ordering::Relaxed);
+        }
+        left != Left::Others
+    }
+
+    /// Says how long that has not been known.
+    pub(super) fn doubt(&self, owner: &OwnerKey, now: Moment) -> Duration {
+        if self.is_clear_for(owner) {
+            return Duration::ZERO;
+        }
+        let since = self.doubted_since.fetch_min(now.as_millis(), Ordering::Relaxed).min(now.as_millis());
+        now.since(Moment::from_millis(since))
+    }
+
+    /// Says whether it has been idle for so long; to be called under the stock's lock.
+    pub(super) fn is_idle(&self, now: Moment, limit: Duration) -> bool {
+        if self.is_held() || self.touched.swap(false, Ordering::Relaxed) {
+            self.idle_since.store(now.as_millis(), Ordering::Relaxed);
+            return false;
+        }
+        now.since(Moment::from_millis(self.idle_since())) >= limit
+    }
+}
+
+// === impl Held ===
+
+impl Held {
+    pub(super) fn link(&self) -> &Arc<dyn Link> {
+        &self.0.link
+    }
+
+    /// Says whether nobody else has the connection meanwhile.
+    #[cfg(test)]
+    pub(super) fn is_alone(&self) -> bool {
+        self.0.alone
+    }
+
+    /// Keeps the connection until the call is over: until its last event, or the last byte of what nobody looks at.
+    pub(super) fn until_the_end_of(self, reply: Reply) -> Reply {
+        let (body, guards) = reply.into_parts();
+        let reply = match body {
+            ReplyBody::Done(outcome) => match *outcome {
+                Ok(Answer::Unseen(_)) => Reply::done(outcome).with_guard(self),
+                _ => Reply::done(outcome),
+            },
+            ReplyBody::Events(events) => {
+                let mut held = Some(self);
+                let holding = events.inspect(move |event| {
+                    if matches!(event, Event::Done(_)) {
+                        drop(held.take());
+                    }
+                });
+                Reply::events(Box::pin(holding))
+            }
+        };
+        if guards.is_empty() { reply } else { reply.with_guard(guards) }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // What the call has done is idle from now on, not from its beginning.
+        self.0.touched.store(true, Ordering::Relaxed);
+        self.0.uses.fetch_sub(1, Ordering::AcqRel);
+        if self.0.alone {
+            self.0.places.freed.notify_waiters();
+        }
+    }
+}
