@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt as _;
 
 use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::exchange::{
     Answer, Call, Caller as _, ClientFacts, Endpoint, Event, Exchange, Handler as _, Outcome, Owner, OwnerKey,
-    ReasonCode, Reject, RejectKind, Reply, ReplyBody, ServerCall, Told,
+    ReasonCode, Reject, RejectKind, Reply, ServerCall, Told,
 };
 use crate::gateway::{Gateway, GatewaySettings, Identified};
 use crate::id::UpstreamName;
@@ -175,21 +174,14 @@ fn server_call(raw: &Bytes) -> Result<ServerCall, String> {
     Ok(ServerCall { request, params, meta, param_headers: None, trace: None })
 }
 
-/// Reads a reply to its end; the guards live as long.
+/// Reads a reply to its end.
 async fn outcome(reply: Reply, progress: &mut (dyn FnMut(&[u8]) + Send)) -> Outcome {
-    let (body, _guards) = reply.into_parts();
-    let mut events = match body {
-        ReplyBody::Done(outcome) => return *outcome,
-        ReplyBody::Events(events) => events,
-    };
-    while let Some(event) = events.next().await {
-        match event {
-            Event::Done(outcome) => return outcome,
-            Event::Progress(notification) => progress(&notification),
-            Event::Ask(_) | Event::Changed(_) | Event::Log(_) | Event::Paused | Event::Said(_) | Event::Watch(_) => {}
+    let told = |event: &Event| {
+        if let Event::Progress(notification) = event {
+            progress(notification);
         }
-    }
-    Err(Reject::upstream(RejectKind::Upstream, "the answer ended too early", ""))
+    };
+    reply.outcome(told).await
 }
 
 fn no_answer() -> LocalError {

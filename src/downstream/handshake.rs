@@ -6,8 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response};
 
 use crate::exchange::{
-    Answer, Call, ClientFacts, Discovery, Event, Exchange, Handler, Owner, OwnerKey, ReasonCode, Reject, RejectKind,
-    Told,
+    Answer, Call, ClientFacts, Discovery, Exchange, Handler, Owner, OwnerKey, ReasonCode, Reject, RejectKind, Told,
 };
 use crate::id::PrincipalId;
 use crate::session::{NewSession, Place, Session, SessionError};
@@ -20,7 +19,6 @@ use super::answer::{Rendered, invalid, member_instructions};
 use super::body::Body;
 use super::post::Visit;
 use super::respond::{Fault, Refusal};
-use super::running::Running;
 use super::server::Door;
 
 // === impl Door ===
@@ -74,29 +72,14 @@ impl<H: Handler> Door<H> {
             owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: None },
             call: Call::Discover,
         };
-        let mut running = Running::new(self.handler.call(visit.caller.clone(), exchange));
-        let discovery = loop {
-            match running.next().await {
-                Some(Event::Done(Ok(Answer::Discovery(found)))) => break found,
-                Some(Event::Done(Ok(
-                    Answer::Ended
-                    | Answer::InputRequired(_)
-                    | Answer::Page(_)
-                    | Answer::Unseen(_)
-                    | Answer::Upstream { .. },
-                )))
-                | None => break Discovery::default(),
-                Some(Event::Done(Err(reject))) => return Err(rejected(reject)),
-                Some(
-                    Event::Ask(_)
-                    | Event::Changed(_)
-                    | Event::Log(_)
-                    | Event::Paused
-                    | Event::Progress(_)
-                    | Event::Said(_)
-                    | Event::Watch(_),
-                ) => {}
-            }
+        let reply = self.handler.call(visit.caller.clone(), exchange).await;
+        let discovery = match reply.outcome(|_| {}).await.map_err(rejected)? {
+            Answer::Discovery(found) => found,
+            Answer::Ended
+            | Answer::InputRequired(_)
+            | Answer::Page(_)
+            | Answer::Unseen(_)
+            | Answer::Upstream { .. } => Discovery::default(),
         };
         let told = Told::default();
         let (principal, endpoint) = (visit.principal.clone(), visit.endpoint.clone());

@@ -12,7 +12,7 @@ use crate::limit::Permit;
 use crate::wire::jsonrpc::Response;
 use crate::wire::mcp::{Capabilities, Era, Kind, Kinds, LogMessage};
 
-use super::{InputRequired, Question, Reject, Retry};
+use super::{InputRequired, Question, Reject, RejectKind, Retry};
 
 /// An outcome: an answer, or a refusal.
 pub type Outcome = Result<Answer, Reject>;
@@ -207,6 +207,25 @@ impl Reply {
         match &self.body {
             ReplyBody::Done(outcome) => outcome.as_ref().as_ref().is_err_and(|reject| reject.retry == Retry::Safe),
             ReplyBody::Events(_) => false,
+        }
+    }
+
+    /// Reads the reply to its outcome, and tells what comes before it; its guards live as long.
+    pub async fn outcome(self, mut told: impl FnMut(&Event)) -> Outcome {
+        let (body, _guards) = self.into_parts();
+        let mut events = match body {
+            ReplyBody::Done(outcome) => return *outcome,
+            ReplyBody::Events(events) => events,
+        };
+        loop {
+            match std::future::poll_fn(|cx| events.as_mut().poll_next(cx)).await {
+                Some(Event::Done(outcome)) => return outcome,
+                Some(event) => told(&event),
+                None => {
+                    let why = "a reply without an outcome";
+                    return Err(Reject::upstream(RejectKind::Upstream, "The answer ended too early", why));
+                }
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Sleep, sleep};
@@ -29,6 +30,10 @@ const HIDE_AFTER: Duration = Duration::from_secs(10);
 const COALESCE: Duration = Duration::from_millis(250);
 /// A list with a time to live is read again after it, but not more often than this; nor is one that could not be read.
 const TTL_MIN: Duration = Duration::from_secs(5);
+/// What a server says of a longer time is not believed.
+const TTL_MAX: Duration = Duration::from_secs(86_400);
+/// How often the pause is doubled while nothing new comes of it.
+const DOUBLED_MAX: u32 = 4;
 /// How often it is looked at what nobody uses, at the least and at the most.
 const SWEEP_MIN: Duration = Duration::from_millis(250);
 const SWEEP_MAX: Duration = Duration::from_secs(30);
@@ -261,6 +266,8 @@ async fn keep_kind(
     found: mpsc::Sender<Reading>,
 ) {
     let (mut doubts, mut elsewhere) = (server.doubts.subscribe(), server.elsewhere.subscribe());
+    // What the last list was, and how often in a row nothing new has come of reading it.
+    let (mut last, mut vain): (Vec<Bytes>, u32) = (Vec::new(), 0);
     loop {
         let (before, before_elsewhere) = (*changes.borrow_and_update(), *elsewhere.borrow_and_update());
         doubts.mark_unchanged();
@@ -270,8 +277,17 @@ async fn keep_kind(
             .unwrap_or_else(|_| Err("its pages take too long".to_owned()));
         let again = match &listing {
             Ok(_) if started.can.tells.contains(kind) => None,
-            Ok(listing) => listing.ttl.map(|ttl| ttl.max(TTL_MIN)),
-            Err(_) => Some(TTL_MIN),
+            Ok(Listing { ttl: None, .. }) => None,
+            Ok(Listing { ttl: Some(ttl), items, .. }) => {
+                let now: Vec<Bytes> = items.iter().map(|item| item.raw.clone()).collect();
+                vain = if now == last { vain.saturating_add(1) } else { 0 };
+                last = now;
+                Some(again_after(*ttl, vain))
+            }
+            Err(_) => {
+                vain = vain.saturating_add(1);
+                Some(again_after(TTL_MIN, vain - 1))
+            }
         };
         // The receiver lives as long as this future.
         let _taken = found.send((kind, listing)).await.is_ok();
@@ -288,6 +304,14 @@ async fn keep_kind(
             () = expired => {}
         }
     }
+}
+
+/// The pause before a list is read again though nobody has told of a change: its time to live, longer while nothing new comes
+/// of it, with up to a quarter of jitter [R84].
+fn again_after(ttl: Duration, vain: u32) -> Duration {
+    let base = ttl.clamp(TTL_MIN, TTL_MAX).saturating_mul(1 << vain.min(DOUBLED_MAX));
+    let jitter = crate::seal::random::<1>().map_or(0, |[byte]| u32::from(byte));
+    base + base / 4 * jitter / 255
 }
 
 /// Waits until the server has told of a change of this kind since `before`.
@@ -334,5 +358,31 @@ impl Keeping {
     /// Says why nothing at all could be read.
     fn failure(&mut self) -> Option<String> {
         if self.good { None } else { self.cause.take() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{TTL_MAX, TTL_MIN, again_after};
+
+    /// [R84]
+    #[test]
+    fn what_is_read_in_vain_is_read_less_often_and_never_in_step() {
+        let second = Duration::from_secs(1);
+        for (ttl, vain, least) in [
+            (Duration::from_millis(1), 0, TTL_MIN),
+            (60 * second, 0, 60 * second),
+            (60 * second, 1, 120 * second),
+            (60 * second, 4, 960 * second),
+            (60 * second, u32::MAX, 960 * second),
+            (Duration::MAX, 0, TTL_MAX),
+            (Duration::from_millis(u64::MAX), 4, TTL_MAX * 16),
+        ] {
+            let pauses: Vec<Duration> = (0..64).map(|_| again_after(ttl, vain)).collect();
+            assert!(pauses.iter().all(|pause| (least..=least * 5 / 4).contains(pause)), "{ttl:?} {vain}");
+            assert!(pauses.iter().any(|pause| pause != &pauses[0]), "all at once");
+        }
     }
 }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt as _;
 
-use crate::exchange::{Answer, Event, Outcome, Reject, RejectKind, ReplyBody};
+use crate::exchange::{Answer, Outcome};
 use crate::wire::json;
 use crate::wire::jsonrpc::{ErrorObject, code};
 use crate::wire::mcp::{Definition, Kind};
@@ -95,24 +94,7 @@ pub(super) async fn ask(
 
 async fn outcome(link: &Arc<dyn Link>, method: &'static str, members: String) -> Outcome {
     let ask = Arc::clone(link).request(Outgoing::Own { method, members });
-    match ask.await.into_parts() {
-        (ReplyBody::Done(outcome), _) => *outcome,
-        (ReplyBody::Events(mut events), _guards) => loop {
-            match events.next().await {
-                Some(Event::Done(outcome)) => break outcome,
-                Some(
-                    Event::Ask(_)
-                    | Event::Changed(_)
-                    | Event::Log(_)
-                    | Event::Paused
-                    | Event::Progress(_)
-                    | Event::Said(_)
-                    | Event::Watch(_),
-                ) => {}
-                None => break Err(Reject::upstream(RejectKind::Upstream, "no answer", "the stream ended")),
-            }
-        },
-    }
+    ask.await.outcome(|_| {}).await
 }
 
 fn result(outcome: Outcome) -> Result<Option<Bytes>, String> {

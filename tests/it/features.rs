@@ -359,3 +359,34 @@ async fn a_trace_goes_on() {
         app.stop().await;
     }
 }
+
+/// [R79, R80]: no result is kept. Whoever reads again, or another, is answered by the server, though it calls what it has said
+/// fresh and public; so is each retry with answers.
+#[tokio::test]
+async fn no_result_is_kept() {
+    let upstream = Upstream::rich(Speaks::Stateless, false, &["ask"]).await;
+    let (tables, _) = TestApp::servers(&[("up", upstream.lines())]);
+    let grants = ["ann", "bob"]
+        .map(|name| format!("[principals.{name}]\nmcp_bundles = [\"all\"]\n{}", TestApp::key(name)))
+        .concat();
+    let app = TestApp::start("keys", &format!("{tables}[mcp_bundles.all]\nservers = [\"up\"]\n{grants}")).await;
+    let mut asked = 0;
+    for era in ERAS {
+        for name in ["ann", "bob", "ann"] {
+            let client = Client::connect(era, app.addr, "/mcp", Some(name)).await;
+            assert!(read(&client, "up+test://a/b?c=d").await.is_result());
+            asked += 1;
+            assert_eq!(upstream.asked("resources/read").len(), asked, "{era:?} {name}");
+        }
+    }
+    let client = Client::able(Era::Stateless, app.addr, "/mcp", Some("ann"), r#"{"elicitation":{}}"#).await;
+    let state = client.call_with("up__ask", "{}").await.raw("result.requestState");
+    let retry = format!(
+        r#""arguments":{{}},"requestState":{state},"inputResponses":{{"q":{{"action":"accept","content":{{}}}}}}"#
+    );
+    for calls in [2, 3] {
+        assert!(client.call("1", "up__ask", "", &retry).await.is_result());
+        assert_eq!(upstream.calls().len(), calls);
+    }
+    app.stop().await;
+}

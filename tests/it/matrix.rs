@@ -1,6 +1,6 @@
 //! `matrix!`: everything that servers and clients say to each other, between each era of client and each era of server, with
-//! the server over HTTP, as a child, and, in the older era, over HTTP+SSE, which is found out; one test for each cell
-//! [protocol §4.2, TRN-1].
+//! the server over HTTP, as a child, and, in the older era, over HTTP+SSE, which is found out, as it is for clients of that
+//! era; one test for each cell [protocol §4.2, TRN-1].
 //!
 //! One script (`support/whole.py`) is the server of all of them. A cell that no bridge can carry names the line of protocol
 //! §5.5 that says so, and its scenario then proves the clean refusal.
@@ -23,6 +23,8 @@ const TOOLS: [&str; 7] = ["up__echo", "up__count", "up__logs", "up__hold", "up__
 /// One mixture.
 struct Cell {
     client: Era,
+    /// Where the client connects: `/mcp`, or `/sse` of HTTP+SSE.
+    path: &'static str,
     server: Era,
     way: Way,
     /// The line of protocol §5.5 that makes it impossible.
@@ -76,8 +78,9 @@ impl Cell {
         let (tables, _) = TestApp::servers(&[("up", format!("{lines}\n{more}"))]);
         let key = TestApp::key(KEY);
         let grants = "[mcp_bundles.all]\nservers = [\"up\"]\n[principals.ann]\nmcp_bundles = [\"all\"]\n";
-        let app = TestApp::start("keys", &format!("{tables}{grants}{key}")).await;
-        let client = Client::able(self.client, app.addr, "/mcp", Some(KEY), able).await;
+        let sse = if self.path == "/sse" { "http_sse = true\n" } else { "" };
+        let app = TestApp::start("keys", &format!("{sse}{tables}{grants}{key}")).await;
+        let client = Client::able(self.client, app.addr, self.path, Some(KEY), able).await;
         House { client, app, cell: self, log, _server: server }
     }
 }
@@ -187,7 +190,7 @@ async fn tools(cell: Cell) {
     assert_eq!(result["structuredContent"], json!({ "a": 1.5, "b": null }));
     assert_eq!(house.client.call_with("up__none", "{}").await.code(), -32602);
     assert_eq!(house.told("tools/call").len(), 1);
-    let other = Client::connect(house.cell.client, house.app.addr, "/mcp", Some(KEY)).await;
+    let other = Client::connect(house.cell.client, house.app.addr, house.cell.path, Some(KEY)).await;
     assert_eq!(other.names().await, TOOLS);
     assert_eq!(house.ask("tools/list", None, "", "").await.raw("result.tools"), first);
     house.close().await;
@@ -238,8 +241,13 @@ async fn cancel(cell: Cell) {
     if house.cell.client == Era::Legacy {
         let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
         assert_eq!(house.client.post(&[], cancel).await.status, 202);
-        let answer = within_deadline("the end of the call", held).await;
-        assert!(!answer.is_some_and(|answer| answer.text().contains("\"result\"")));
+        if house.cell.path == "/mcp" {
+            let answer = within_deadline("the end of the call", held).await;
+            assert!(!answer.is_some_and(|answer| answer.text().contains("\"result\"")));
+        } else {
+            // Nothing more is said of it on the one stream.
+            drop(held);
+        }
     } else {
         drop(held);
     }
@@ -422,30 +430,35 @@ macro_rules! matrix {
             use super::{Cell, Era, Way};
             use crate::support::within_deadline;
 
-            async fn carry_out(client: Era, server: Era, way: Way) {
+            async fn carry_out((client, path): (Era, &'static str), server: Era, way: Way) {
                 let lines: &[(Era, Era, &'static str)] = &[$((Era::$client, Era::$server, $line)),*];
                 let why_not = lines.iter().find(|line| (line.0, line.1) == (client, server)).map(|line| line.2);
-                within_deadline(stringify!($name), super::$name(Cell { client, server, way, why_not })).await;
+                within_deadline(stringify!($name), super::$name(Cell { client, path, server, way, why_not })).await;
             }
 
             matrix! { @cells
-                legacy_to_legacy_over_http Legacy Legacy Http;
-                legacy_to_legacy_over_sse Legacy Legacy Sse;
-                legacy_to_legacy_over_stdio Legacy Legacy Stdio;
-                legacy_to_stateless_over_http Legacy Stateless Http;
-                legacy_to_stateless_over_stdio Legacy Stateless Stdio;
-                stateless_to_legacy_over_http Stateless Legacy Http;
-                stateless_to_legacy_over_sse Stateless Legacy Sse;
-                stateless_to_legacy_over_stdio Stateless Legacy Stdio;
-                stateless_to_stateless_over_http Stateless Stateless Http;
-                stateless_to_stateless_over_stdio Stateless Stateless Stdio;
+                legacy_to_legacy_over_http Legacy "/mcp" Legacy Http;
+                legacy_to_legacy_over_sse Legacy "/mcp" Legacy Sse;
+                legacy_to_legacy_over_stdio Legacy "/mcp" Legacy Stdio;
+                legacy_to_stateless_over_http Legacy "/mcp" Stateless Http;
+                legacy_to_stateless_over_stdio Legacy "/mcp" Stateless Stdio;
+                stateless_to_legacy_over_http Stateless "/mcp" Legacy Http;
+                stateless_to_legacy_over_sse Stateless "/mcp" Legacy Sse;
+                stateless_to_legacy_over_stdio Stateless "/mcp" Legacy Stdio;
+                stateless_to_stateless_over_http Stateless "/mcp" Stateless Http;
+                stateless_to_stateless_over_stdio Stateless "/mcp" Stateless Stdio;
+                legacy_by_sse_to_legacy_over_http Legacy "/sse" Legacy Http;
+                legacy_by_sse_to_legacy_over_sse Legacy "/sse" Legacy Sse;
+                legacy_by_sse_to_legacy_over_stdio Legacy "/sse" Legacy Stdio;
+                legacy_by_sse_to_stateless_over_http Legacy "/sse" Stateless Http;
+                legacy_by_sse_to_stateless_over_stdio Legacy "/sse" Stateless Stdio;
             }
         }
     )* };
-    (@cells $($cell:ident $client:ident $server:ident $way:ident;)*) => { $(
+    (@cells $($cell:ident $client:ident $path:literal $server:ident $way:ident;)*) => { $(
         #[tokio::test(flavor = "multi_thread")]
         async fn $cell() {
-            carry_out(Era::$client, Era::$server, Way::$way).await;
+            carry_out((Era::$client, $path), Era::$server, Way::$way).await;
         }
     )* };
 }

@@ -15,6 +15,7 @@ import base64
 import copy
 import itertools
 import json
+import os
 import re
 import signal
 import socket
@@ -174,7 +175,9 @@ class Tap(threading.Thread):
         waiting = deque()
 
         def request(start, fields):
-            facts = {"exchange": next(self.numbers), "session": fields.get("mcp-session-id"),
+            # In HTTP+SSE the query says whose stream the answer comes on.
+            query = start.split(" ")[1].partition("?")[2]
+            facts = {"exchange": next(self.numbers), "session": fields.get("mcp-session-id") or query or None,
                      "version": fields.get("mcp-protocol-version")}
             waiting.append(facts)
             return whole(lambda text: self.log.note("client", text, **facts))
@@ -182,8 +185,14 @@ class Tap(threading.Thread):
         def response(_start, fields):
             facts = waiting.popleft()
             facts = {**facts, "session": fields.get("mcp-session-id") or facts["session"]}
-            stream = fields.get("content-type", "").startswith("text/event-stream")
-            return (events if stream else whole)(lambda text: self.log.note("server", text, **facts))
+
+            def said(text):
+                if text.startswith("/") and "?" in text:
+                    facts["session"] = text.partition("?")[2]  # the first event of HTTP+SSE: where to post
+                else:
+                    self.log.note("server", text, **facts)
+
+            return (events if fields.get("content-type", "").startswith("text/event-stream") else whole)(said)
 
         return http_messages(request), http_messages(response)
 
@@ -221,8 +230,8 @@ class Tap(threading.Thread):
 
 
 def tap_child(path, argv):
-    """The program: a child whose lines are written down."""
-    log = Log(path)
+    """The program: a child whose lines are written down, in a log of its own: its number goes into the name."""
+    log = Log(path.replace(".as-", f".{os.getpid()}.as-"))
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the group is told; the child decides
     child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -489,9 +498,13 @@ def judge_folders(checks, judge, folders):
     for folder in folders:
         logs = sorted([*folder.rglob("*.as-server.jsonl"), *folder.rglob("*.as-client.jsonl")])
         checks.check(f"wire: there are logs in {folder.name}", logs)
+        judged = Counter()
         for log in logs:
-            judged = judge.read(log, "server" if log.name.endswith(".as-server.jsonl") else "client")
-            checks.check(f"wire: {log.name} has messages of the gateway", judged)
+            # A child may be ended before it is asked anything: those of one server count together.
+            name = re.sub(r"\.\d+(?=\.as-)", "", log.name)
+            judged[name] += judge.read(log, "server" if log.name.endswith(".as-server.jsonl") else "client")
+        for name, count in judged.items():
+            checks.check(f"wire: {name} has messages of the gateway", count)
     for gateway, revision in sorted({key[:2] for key in judge.counts}):
         counts = {what: count for (side, of, what), count in judge.counts.items() if (side, of) == (gateway, revision)}
         print(f"      as a {gateway}, {revision}: {sum(counts.values())} messages: "

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use crate::blob::{BlobSettings, Image, OwnUri, PutError, Sheet, SheetId, Stored, extension_of};
 use crate::policy::BlobMode;
 use crate::wire::jsonrpc::Response;
-use crate::wire::mcp::{Base64, Base64Error, Block, BlockKind, Field, LinkFacts, well_formed_mime};
+use crate::wire::mcp::{Base64, Base64Error, Block, BlockKind, Content, Field, LinkFacts, well_formed_mime};
 
-use super::blocks::{Edits, Kind};
+use super::blocks::{self, Edits};
 use super::notice::{Unavailable, audio, document};
 use super::shaper::Work;
 
@@ -50,8 +50,8 @@ pub(super) fn attach(work: &Work, response: Response) -> Response {
 }
 
 fn edits(work: &Work, response: &Response) -> Edits {
-    let read = |at: Range<usize>| Some(Item { block: work.kind.read(&response.raw, &at)?, at });
-    let items: Vec<Item<'_>> = work.kind.blocks(response).into_iter().filter_map(read).collect();
+    let read = |at: Range<usize>| Some(Item { block: blocks::read(work.kind, &response.raw, &at)?, at });
+    let items: Vec<Item<'_>> = blocks::blocks(work.kind, response).into_iter().filter_map(read).collect();
     let over = over_all(work, &items);
     let mut sheets = Vec::new();
     let fates: Vec<Fate> = items.iter().map(|item| fate(work, response, item, over, &mut sheets)).collect();
@@ -231,11 +231,11 @@ fn name_of(uri: Option<&str>, extension: &str) -> Cow<'static, str> {
     if plain.is_empty() { Cow::Owned(format!("attachment.{extension}")) } else { Cow::Owned(plain.to_owned()) }
 }
 
-/// Says what `Kind` and mode leave alone altogether: bytes that a client asks for by name are what it wants.
-pub(super) const fn mode_for(kind: Kind, mode: BlobMode) -> BlobMode {
+/// Says what content and mode leave alone altogether: bytes that a client asks for by name are what it wants.
+pub(super) const fn mode_for(kind: Content, mode: BlobMode) -> BlobMode {
     match (kind, mode) {
-        (Kind::Read, BlobMode::Link) => BlobMode::Pass,
-        (Kind::Prompt | Kind::Read | Kind::Tool, mode) => mode,
+        (Content::Read, BlobMode::Link) => BlobMode::Pass,
+        (Content::Prompt | Content::Read | Content::Tool, mode) => mode,
     }
 }
 

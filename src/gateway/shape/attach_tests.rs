@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::super::notice::Unavailable;
 use super::super::support::{Folder, blocks, read_as, shaped, work, work_in};
-use super::Kind;
 use crate::blob::{BlobSettings, PartBody};
 use crate::gateway::shape::shaper::Work;
 use crate::policy::BlobMode;
+use crate::wire::mcp::Content;
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and so on";
 const JPEG: &[u8] = b"\xff\xd8\xff\xe0 and so on";
@@ -263,7 +263,7 @@ fn without_room_there_are_words() {
 /// [LIM-3, LIM-7]: a prompt's messages are looked at as a result is; what is read by its name keeps its bytes in `link`.
 #[test]
 fn prompts_and_resources_have_the_same_rules() {
-    let prompt = Work { kind: Kind::Prompt, ..work(BlobMode::Link) };
+    let prompt = Work { kind: Content::Prompt, ..work(BlobMode::Link) };
     let text = format!(
         r#"{{"messages":[{{"role":"user","content":{}}},{{"role":"user","content":[{}]}}]}}"#,
         image(PNG, "image/png"),
@@ -275,9 +275,9 @@ fn prompts_and_resources_have_the_same_rules() {
     let folder = Folder::new();
     let contents =
         format!(r#"{{"contents":[{{"uri":"a:b","mimeType":"image/png","blob":"{}","_meta":{{}}}}]}}"#, base64(PNG));
-    let read = Work { kind: Kind::Read, ..work_in(&folder, BlobMode::File) };
+    let read = Work { kind: Content::Read, ..work_in(&folder, BlobMode::File) };
     let answer = shaped(&read, &contents);
     assert!(answer["contents"][0]["text"].as_str().unwrap().ends_with(".png"));
     assert!(answer["contents"][0].get("blob").is_none() && answer["contents"][0].get("_meta").is_some());
-    assert_eq!(super::mode_for(Kind::Read, BlobMode::Link), BlobMode::Pass);
+    assert_eq!(super::mode_for(Content::Read, BlobMode::Link), BlobMode::Pass);
 }

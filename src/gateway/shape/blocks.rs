@@ -6,67 +6,33 @@ use bytes::Bytes;
 
 use crate::wire::json::{self, Outline};
 use crate::wire::jsonrpc::{Payload, Response};
-use crate::wire::mcp::{Block, Method};
-
-/// What kind of answer it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Of `prompts/get`.
-    Prompt,
-    /// Of `resources/read`.
-    Read,
-    /// Of `tools/call`.
-    Tool,
-}
+use crate::wire::mcp::{Block, Content};
 
 /// Replacements in an answer.
 pub(super) type Edits = Vec<(Range<usize>, Bytes)>;
 
-impl Kind {
-    /// Finds the kind of what a method is answered with; `None` for answers that hold no blocks.
-    pub(super) const fn of(method: Method) -> Option<Self> {
-        match method {
-            Method::PromptsGet => Some(Self::Prompt),
-            Method::ResourcesRead => Some(Self::Read),
-            Method::ToolsCall => Some(Self::Tool),
-            Method::CompletionComplete
-            | Method::Discover
-            | Method::Initialize
-            | Method::LoggingSetLevel
-            | Method::Ping
-            | Method::PromptsList
-            | Method::ResourcesList
-            | Method::ResourcesSubscribe
-            | Method::ResourcesTemplatesList
-            | Method::ResourcesUnsubscribe
-            | Method::SubscriptionsListen
-            | Method::ToolsList => None,
-        }
+/// Finds the blocks of a result; places are counted from the beginning of the message. What cannot be read has none.
+pub(super) fn blocks(content: Content, response: &Response) -> Vec<Range<usize>> {
+    let (Payload::Result(_), Ok(outline)) = (&response.payload, response.outline()) else { return Vec::new() };
+    let array = match content {
+        Content::Prompt => "messages",
+        Content::Read => "contents",
+        Content::Tool => "content",
+    };
+    let Some(array) = outline.at(&response.raw, array).ok().flatten() else { return Vec::new() };
+    let elements = elements(&response.raw, &array);
+    match content {
+        Content::Read | Content::Tool => elements,
+        Content::Prompt => elements.into_iter().flat_map(|message| of_message(&response.raw, &message)).collect(),
     }
+}
 
-    /// Finds the blocks of a result; places are counted from the beginning of the message. What cannot be read has none.
-    pub(super) fn blocks(self, response: &Response) -> Vec<Range<usize>> {
-        let (Payload::Result(_), Ok(outline)) = (&response.payload, response.outline()) else { return Vec::new() };
-        let array = match self {
-            Self::Prompt => "messages",
-            Self::Read => "contents",
-            Self::Tool => "content",
-        };
-        let Some(array) = outline.at(&response.raw, array).ok().flatten() else { return Vec::new() };
-        let elements = elements(&response.raw, &array);
-        match self {
-            Self::Read | Self::Tool => elements,
-            Self::Prompt => elements.into_iter().flat_map(|message| of_message(&response.raw, &message)).collect(),
-        }
-    }
-
-    /// Reads a block at its place.
-    pub(super) fn read<'a>(self, raw: &'a [u8], at: &Range<usize>) -> Option<Block<'a>> {
-        let text = raw.get(at.clone())?;
-        match self {
-            Self::Read => Block::contents(text),
-            Self::Prompt | Self::Tool => Block::read(text),
-        }
+/// Reads a block at its place.
+pub(super) fn read<'a>(content: Content, raw: &'a [u8], at: &Range<usize>) -> Option<Block<'a>> {
+    let text = raw.get(at.clone())?;
+    match content {
+        Content::Read => Block::contents(text),
+        Content::Prompt | Content::Tool => Block::read(text),
     }
 }
 

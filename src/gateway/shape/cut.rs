@@ -11,9 +11,9 @@ use crate::blob::{OVERFLOW_SCHEME, OwnUri, Sheet, SheetId};
 use crate::policy::Overflow;
 use crate::wire::json::{self, Outline, Spelled};
 use crate::wire::jsonrpc::{Payload, Response};
-use crate::wire::mcp::{LinkFacts, text_block};
+use crate::wire::mcp::{Content, LinkFacts, text_block};
 
-use super::blocks::{Edits, Kind, outline};
+use super::blocks::{self, Edits, outline};
 use super::notice::{self, Rest};
 use super::shaper::Work;
 
@@ -62,18 +62,18 @@ pub(super) fn cut(work: &Work, cap: usize, response: Response) -> Response {
     response.with_edits(edits)
 }
 
-fn words(kind: Kind, response: &Response) -> Vec<Words> {
+fn words(kind: Content, response: &Response) -> Vec<Words> {
     let find = |block: Range<usize>| {
-        let read = kind.read(&response.raw, &block)?;
+        let read = blocks::read(kind, &response.raw, &block)?;
         let (spelled, start) = read.words()?;
         let start = block.start + start;
         Some(Words { at: start..start + spelled.get().len(), chars: spelled.count(), block })
     };
-    kind.blocks(response).into_iter().filter_map(find).collect()
+    blocks::blocks(kind, response).into_iter().filter_map(find).collect()
 }
 
-fn structured(kind: Kind, response: &Response, outline: &Outline) -> Option<(Range<usize>, usize)> {
-    let at = outline.at(&response.raw, "structuredContent").ok()?.filter(|_| kind == Kind::Tool)?;
+fn structured(kind: Content, response: &Response, outline: &Outline) -> Option<(Range<usize>, usize)> {
+    let at = outline.at(&response.raw, "structuredContent").ok()?.filter(|_| kind == Content::Tool)?;
     let value = response.raw.get(at.clone())?;
     (value != b"null").then(|| (at, Spelled::plain(value).count()))
 }
@@ -124,7 +124,7 @@ fn edits(
         added.extend(kept.structured.as_ref().and_then(|id| link(work, cap, id, facts)));
     }
     let mut head = Vec::new();
-    if work.kind == Kind::Tool {
+    if work.kind == Content::Tool {
         append(response, outline, &added, &mut edits, &mut head);
         if work.promises_schema() {
             match outline.at(&response.raw, "isError").ok().flatten() {
@@ -185,8 +185,8 @@ fn text(
 }
 
 /// Takes a whole block out, with the comma before it; where there must be one, a word stands for its text.
-fn without(kind: Kind, response: &Response, gone: &Words) -> (Range<usize>, Bytes) {
-    if kind != Kind::Tool {
+fn without(kind: Content, response: &Response, gone: &Words) -> (Range<usize>, Bytes) {
+    if kind != Content::Tool {
         return (gone.at.clone(), Bytes::from_static(b"[cut]"));
     }
     let before = response.raw.get(..gone.block.start).unwrap_or_default();
@@ -221,13 +221,13 @@ fn uri_of(id: &SheetId, offset: usize, length: usize) -> String {
 fn rest<'a>(work: &Work, uri: Option<&'a str>) -> Rest<'a> {
     match uri {
         None => Rest::Gone,
-        Some(_) if work.links && work.kind == Kind::Tool => Rest::Linked,
+        Some(_) if work.links && work.kind == Content::Tool => Rest::Linked,
         Some(uri) => Rest::Uri(uri),
     }
 }
 
 fn link(work: &Work, cap: usize, id: &SheetId, (shown, total, mime): (usize, usize, &str)) -> Option<Vec<u8>> {
-    if !work.links || work.kind != Kind::Tool {
+    if !work.links || work.kind != Content::Tool {
         return None;
     }
     let uri = uri_of(id, shown, total - shown);

@@ -8,9 +8,9 @@ use super::super::support::{Folder, caps, read_as, response, shaped, work};
 use super::notification;
 use crate::blob::{BlobSettings, Blobs, PartBody};
 use crate::clock::Clock;
-use crate::gateway::shape::blocks::Kind;
 use crate::gateway::shape::shaper::Work;
 use crate::policy::{BlobMode, Overflow};
+use crate::wire::mcp::Content;
 
 fn cutting(cap: usize, overflow: Overflow) -> Work {
     Work { caps: caps(cap, overflow), ..work(BlobMode::Pass) }
@@ -220,14 +220,14 @@ fn prompts_and_resources_are_cut() {
     let long = "x".repeat(600);
     let message = |words: &str| json!({"role": "user", "content": text(words)});
     let work = |kind| Work { kind, ..cutting(400, Overflow::Link) };
-    let prompt = work(Kind::Prompt);
+    let prompt = work(Content::Prompt);
     let answer = shaped(&prompt, &json!({"messages": [message(&long), message("second")]}).to_string());
     let shown = answer["messages"][0]["content"]["text"].as_str().unwrap();
     let (kept, words) = shown.split_once("\n[cut").unwrap();
     let uri = words.split_once("read on at ").unwrap().1.trim_end_matches(']');
     assert_eq!(format!("{kept}{}", rest(&prompt, uri, 99)), format!("{long}\nsecond"));
     assert_eq!(answer["messages"][1]["content"]["text"], "[cut]");
-    let read = work(Kind::Read);
+    let read = work(Content::Read);
     let answer = shaped(&read, &json!({"contents": [{"uri": "a:b", "text": long, "_meta": {}}]}).to_string());
     assert!(answer["contents"][0]["text"].as_str().unwrap().contains("read on at portcullis+overflow:///"));
     assert_eq!(answer["contents"][0]["uri"], "a:b");

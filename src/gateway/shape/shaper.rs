@@ -13,8 +13,8 @@ use crate::id::PrincipalId;
 use crate::policy::{BlobMode, Caps, PathsFor};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, Response};
+use crate::wire::mcp::Content;
 
-use super::blocks::Kind;
 use super::notice::can_be_over;
 use super::{attach, cut};
 
@@ -25,7 +25,7 @@ const HERE_BYTES_MAX: usize = 64 << 10;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::gateway) struct Shaper {
     caps: Caps,
-    kind: Kind,
+    kind: Content,
     /// The client knows links to resources.
     links: bool,
     /// The client may be given paths.
@@ -44,7 +44,7 @@ pub(super) struct Work {
     pub(super) caps: Caps,
     /// What becomes of base64, as far as this client can have it.
     pub(super) mode: BlobMode,
-    pub(super) kind: Kind,
+    pub(super) kind: Content,
     pub(super) links: bool,
 }
 
@@ -56,7 +56,7 @@ impl Shaper {
         let caps = resolved.caller.caps(&resolved.entry.server)?;
         Some(Self {
             caps,
-            kind: Kind::of(resolved.call.params.method)?,
+            kind: resolved.call.params.method.content()?,
             links: resolved.client.knows_links(),
             paths: caps.blob_paths == PathsFor::All || resolved.caller.is_local(),
         })

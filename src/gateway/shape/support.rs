@@ -13,8 +13,8 @@ use crate::gateway::GatewaySettings;
 use crate::id::{PrincipalId, UpstreamName};
 use crate::policy::{BlobMode, Caps, Overflow};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, Response, decode};
+use crate::wire::mcp::Content;
 
-use super::blocks::Kind;
 use super::shaper::Work;
 
 /// A folder that goes with the test.
@@ -56,7 +56,7 @@ pub(super) fn work(mode: BlobMode) -> Work {
         definition: Bytes::from_static(b"{}"),
         caps: Caps::default(),
         mode,
-        kind: Kind::Tool,
+        kind: Content::Tool,
         links: true,
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::wire::json::{Member, Place, find};
 
-use super::{Kind, Method};
+use super::{Content, Kind, Method};
 
 /// What carries URIs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,23 +40,12 @@ const fn table(carrier: Carrier) -> Option<&'static Place> {
         Carrier::Definition(Kind::Templates) => Some(&TEMPLATE),
         Carrier::Error => Some(&ERROR),
         Carrier::Question => Some(&QUESTION),
-        Carrier::Result(Method::ToolsCall) => Some(&TOOL_RESULT),
-        Carrier::Result(Method::PromptsGet) => Some(&PROMPT_RESULT),
-        Carrier::Result(Method::ResourcesRead) => Some(&READ_RESULT),
-        Carrier::Result(
-            Method::CompletionComplete
-            | Method::Discover
-            | Method::Initialize
-            | Method::LoggingSetLevel
-            | Method::Ping
-            | Method::PromptsList
-            | Method::ResourcesList
-            | Method::ResourcesSubscribe
-            | Method::ResourcesTemplatesList
-            | Method::ResourcesUnsubscribe
-            | Method::SubscriptionsListen
-            | Method::ToolsList,
-        ) => None,
+        Carrier::Result(method) => match method.content() {
+            Some(Content::Tool) => Some(&TOOL_RESULT),
+            Some(Content::Prompt) => Some(&PROMPT_RESULT),
+            Some(Content::Read) => Some(&READ_RESULT),
+            None => None,
+        },
     }
 }
 

@@ -59,6 +59,17 @@ pub enum Target {
     Uri,
 }
 
+/// What a method is answered with, where that is content for a client's model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// The messages of `prompts/get`.
+    Prompt,
+    /// The contents of `resources/read`.
+    Read,
+    /// The blocks of `tools/call`.
+    Tool,
+}
+
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct MethodSpec {
@@ -116,10 +127,32 @@ impl Method {
         TABLE.iter().find(|spec| spec.name == name).map(|spec| spec.method)
     }
 
-    /// Says whether it may be answered with `input_required` in 2026-07-28 [R90].
+    /// Returns what it is answered with; `None` where that is no content.
+    #[must_use]
+    pub const fn content(self) -> Option<Content> {
+        match self {
+            Self::PromptsGet => Some(Content::Prompt),
+            Self::ResourcesRead => Some(Content::Read),
+            Self::ToolsCall => Some(Content::Tool),
+            Self::CompletionComplete
+            | Self::Discover
+            | Self::Initialize
+            | Self::LoggingSetLevel
+            | Self::Ping
+            | Self::PromptsList
+            | Self::ResourcesList
+            | Self::ResourcesSubscribe
+            | Self::ResourcesTemplatesList
+            | Self::ResourcesUnsubscribe
+            | Self::SubscriptionsListen
+            | Self::ToolsList => None,
+        }
+    }
+
+    /// Says whether it may be answered with `input_required` in 2026-07-28 [R90]: what content is returned for.
     #[must_use]
     pub const fn asks_back(self) -> bool {
-        matches!(self, Self::PromptsGet | Self::ResourcesRead | Self::ToolsCall)
+        self.content().is_some()
     }
 
     /// Returns the method's row.

@@ -34,7 +34,7 @@ pub use meta::{
     CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, MetaError, MetaParts, PROGRESS_TOKEN_KEY, RESERVED_PREFIX,
     RequestMeta, SERVER_INFO_KEY, SUBSCRIPTION_ID_KEY, VERSION_KEY,
 };
-pub use method::{Direction, Method, MethodSpec, Target};
+pub use method::{Content, Direction, Method, MethodSpec, Target};
 pub use params::{CallParams, ParamsError};
 pub use trace::{TRACE_KEYS, Trace};
 pub use version::{Era, LEGACY_LATEST, ProtocolVersion, STATELESS_LATEST};
