@@ -12,8 +12,8 @@ use bytes::Bytes;
 use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::exchange::{
-    Answer, Call, Caller as _, ClientFacts, Endpoint, Event, Exchange, Handler as _, Outcome, Owner, OwnerKey,
-    ReasonCode, Reject, RejectKind, Reply, ServerCall, Told,
+    Answer, Call, Caller as _, ClientFacts, Endpoint, Event, Exchange, Handler as _, Outcome, Owner, ReasonCode,
+    Reject, RejectKind, Reply, ServerCall, Told,
 };
 use crate::gateway::{Gateway, GatewaySettings, Identified};
 use crate::id::UpstreamName;
@@ -150,7 +150,7 @@ impl Local {
     }
 
     async fn ask(&self, caller: &Identified, call: Call) -> Reply {
-        let owner = Owner { key: OwnerKey::Principal(caller.principal().clone()), ended: None };
+        let owner = Owner::principal(caller.principal().clone());
         let client = ClientFacts::new(STATELESS_LATEST, Some(bridge::server_info()), Bytes::from_static(b"{}"));
         let exchange = Exchange { endpoint: Endpoint::All, client, owner, call };
         self.gateway.call(caller.clone(), exchange).await

@@ -278,7 +278,7 @@ pub(super) fn server() -> Rows {
                 1,
                 PROCESSES,
                 json!(ServerSettings::MAX_PROCESSES),
-                "The most processes at once; an idle one makes room, else a call is refused.",
+                "The most processes at once; an idle one makes room, else a call is refused. Of several principals one has at most half of what the others leave.",
             ),
         ),
         ("max_response_bytes", number(0, 1 << 32, json!(bytes), "The largest answer; 0 means the default.")),

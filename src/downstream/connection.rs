@@ -30,8 +30,6 @@ use super::server::Door;
 
 /// How long a client may take for a request's head, and be silent between two requests.
 const HEAD_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How many headers of a request hyper takes by itself.
-const HYPER_HEADERS_MAX: usize = 100;
 /// The smallest buffer hyper works with.
 const HEAD_BYTES_MIN: usize = 8 << 10;
 /// How many requests one HTTP/2 connection may have open; more wait at the client.
@@ -215,13 +213,9 @@ impl<H: Handler> Door<H> {
             let (door, counted) = (Arc::clone(self), open.begin());
             async move { Ok::<_, Infallible>(counted.with(door.serve(request, reach).await)) }
         });
-        let mut builder = http1::Builder::new();
-        // To set what it has anyway makes room for so many for each request, twice.
-        if self.settings.headers_max != HYPER_HEADERS_MAX {
-            builder.max_headers(self.settings.headers_max);
-        }
         // Its own timer for heads is started and stopped with each request, which ours is not.
-        let served = builder
+        let served = http1::Builder::new()
+            .max_headers(self.settings.headers_max)
             .max_buf_size(self.settings.header_bytes_max.max(HEAD_BYTES_MIN))
             .half_close(false)
             .serve_connection(TokioIo::new(stream), service);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response};
 
 use crate::exchange::{
-    Answer, Call, ClientFacts, Discovery, Exchange, Handler, Owner, OwnerKey, ReasonCode, Reject, RejectKind, Told,
+    Answer, Call, ClientFacts, Discovery, Exchange, Handler, Owner, ReasonCode, Reject, RejectKind, Told,
 };
 use crate::id::PrincipalId;
 use crate::session::{NewSession, Place, Session, SessionError};
@@ -69,7 +69,7 @@ impl<H: Handler> Door<H> {
         let exchange = Exchange {
             endpoint: visit.endpoint.clone(),
             client: client.clone(),
-            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: None },
+            owner: Owner::principal(visit.principal.clone()),
             call: Call::Discover,
         };
         let reply = self.handler.call(visit.caller.clone(), exchange).await;

@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 
+use futures_util::{StreamExt as _, stream};
 use http::{Response, StatusCode};
 
-use crate::exchange::{Call, Exchange, Handler, Listen, Reject, ServerCall};
+use crate::exchange::{Aside, Call, Event, Exchange, Handler, Listen, Reject, Reply, ReplyBody, ServerCall};
 use crate::session::Session;
 use crate::wire::json;
 use crate::wire::jsonrpc::{Message, Notification, Params, Request, RequestId};
-use crate::wire::mcp::{Era, Kind, Kinds, Level, Method, ProtocolVersion, RequestMeta};
+use crate::wire::mcp::{Era, Feature, Kind, Kinds, Level, Method, ProtocolVersion, RequestMeta};
 
 use super::answer::{Asker, Log, Rendered, invalid};
 use super::body::Body;
@@ -231,7 +232,8 @@ impl<H: Handler> Door<H> {
             }),
         };
         let (drain, token) = (self.drain.clone(), guard.token().clone());
-        Running::new(self.handler.call(visit.caller.clone(), exchange))
+        let (reply, aside) = (self.handler.call(visit.caller.clone(), exchange), Arc::clone(&session.aside));
+        Running::new(Box::pin(async move { beside(reply.await, aside) }))
             .stopped_when(async move {
                 tokio::select! {
                     () = drain.started() => {}
@@ -256,6 +258,24 @@ impl<H: Handler> Door<H> {
     }
 }
 
+/// Lets what servers say beside the calls join the events of the session's stream.
+fn beside(reply: Reply, aside: Arc<Aside>) -> Reply {
+    let (body, guards) = reply.into_parts();
+    let reply = match body {
+        ReplyBody::Done(outcome) => Reply::done(outcome),
+        ReplyBody::Events(events) => {
+            Reply::events(Box::pin(stream::unfold((events, aside), async |(mut events, aside)| {
+                tokio::select! {
+                    biased;
+                    event = events.next() => Some((event?, (events, aside))),
+                    message = aside.said() => Some((Event::Said(message), (events, aside))),
+                }
+            })))
+        }
+    };
+    reply.with_guards(guards)
+}
+
 fn is_stateless_version<C>(visit: &Visit<C>) -> bool {
     matches!(visit.headers.text(Known::ProtocolVersion), Single::Value(version)
         if ProtocolVersion::from_text(version).is_some_and(|version| version.era() == Era::Stateless))
@@ -273,6 +293,11 @@ pub(super) fn note(session: &Session, notification: &Notification) {
         && let Some(id) = cancelled_id(notification.params.as_deref())
     {
         session.cancel(&id);
+    }
+    if notification.method == "notifications/roots/list_changed"
+        && session.client.features.contains(Feature::RootsChanged)
+    {
+        session.aside.roots_changed();
     }
 }
 

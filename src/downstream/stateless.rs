@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 
 use crate::exchange::{
-    Call, ClientFacts, Exchange, Handler, Listen, Owner, OwnerKey, ReasonCode, Reject, RejectKind, ServerCall, Told,
-    WATCHED_MAX, Watching,
+    Call, ClientFacts, Exchange, Handler, Listen, Owner, ReasonCode, Reject, RejectKind, ServerCall, Told, WATCHED_MAX,
+    Watching,
 };
 use crate::wire::json;
 use crate::wire::jsonrpc::{Message, Params, Request};
@@ -94,7 +94,7 @@ impl<H: Handler> Door<H> {
         let exchange = Exchange {
             endpoint: visit.endpoint.clone(),
             client,
-            owner: Owner { key: OwnerKey::Principal(visit.principal.clone()), ended: None },
+            owner: Owner::principal(visit.principal.clone()),
             call,
         };
         let running = self.call_of_stateless(visit, exchange);

@@ -2,6 +2,7 @@
 //!
 //! Not for: HTTP, policy, or any server's transport. Invariant: a door can reach a server only through a [`Handler`].
 
+mod aside;
 mod handler;
 mod question;
 mod reject;
@@ -9,6 +10,7 @@ mod reply;
 mod request;
 mod watching;
 
+pub use aside::Aside;
 pub use handler::{Caller, Handler, Handling};
 pub use question::{Asked, InputRequired, QUESTIONS_BYTES_MAX, QUESTIONS_MAX, Question, Responder, Settled};
 pub use reject::{ReasonCode, Reject, RejectKind, Retry, Source};

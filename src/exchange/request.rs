@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::id::{PrincipalId, UpstreamName};
 use crate::wire::jsonrpc::Request;
 
-use super::Watching;
+use super::{Aside, Watching};
 use crate::wire::mcp::{CallParams, Features, HeaderParam, Kind, Kinds, Level, ProtocolVersion, RequestMeta, Trace};
 
 /// What a path names [NAM-5].
@@ -64,6 +64,8 @@ pub struct Owner {
     pub key: OwnerKey,
     /// Cancelled when the owner ends: then its server sessions are closed. `None` for one that does not end.
     pub ended: Option<CancellationToken>,
+    /// What passes beside its calls. `None` for one that nothing can be said to.
+    pub aside: Option<Arc<Aside>>,
 }
 
 /// The identity of an owner.
@@ -195,6 +197,16 @@ pub struct UpstreamCall {
     pub request_state: Option<Bytes>,
     /// The trace that it is part of, with the gateway's own span.
     pub trace: Option<Box<Trace>>,
+}
+
+// === impl Owner ===
+
+impl Owner {
+    /// The principal, across its stateless requests.
+    #[must_use]
+    pub const fn principal(principal: PrincipalId) -> Self {
+        Self { key: OwnerKey::Principal(principal), ended: None, aside: None }
+    }
 }
 
 // === impl ClientFacts ===

@@ -36,7 +36,12 @@ pub(super) fn clients() -> [ClientFacts; 2] {
 }
 
 pub(super) fn exchange(endpoint: Endpoint, client: &ClientFacts, call: Call) -> Exchange {
-    Exchange { endpoint, client: client.clone(), owner: Owner { key: OwnerKey::Session(1), ended: None }, call }
+    Exchange {
+        endpoint,
+        client: client.clone(),
+        owner: Owner { key: OwnerKey::Session(1), ended: None, aside: None },
+        call,
+    }
 }
 
 pub(super) fn tool_call(name: &str) -> Call {

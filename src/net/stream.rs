@@ -214,7 +214,13 @@ impl AsyncRead for HttpStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.first.is_empty() {
-            return Pin::new(&mut this.stream).poll_read(cx, buf);
+            let before = buf.filled().len();
+            let polled = Pin::new(&mut this.stream).poll_read(cx, buf);
+            if buf.filled().len() > before {
+                // Another request: it does not wait for what the answer before was.
+                this.turn.renew();
+            }
+            return polled;
         }
         let count = this.first.len().min(buf.remaining());
         buf.put_slice(&this.first.split_to(count));

@@ -88,7 +88,10 @@ struct Table {
 struct Entry {
     principal: PrincipalId,
     binding: [u8; 32],
+    /// Dropping it ends a call that is over.
     retries: mpsc::Sender<Retry>,
+    /// It has its outcome, and is kept for a client that has lost that.
+    over: bool,
 }
 
 /// A place in the table; given back when it is dropped.
@@ -201,21 +204,45 @@ impl ParkedCalls {
         if self.drain.is_draining() || self.seal.is_none() {
             return Err(Reject::client(RejectKind::Draining, "The gateway is stopping", ReasonCode::Draining));
         }
-        if table.calls.len() >= self.limits.max {
-            return Err(too_many("limits.parked_calls is reached"));
-        }
-        if mine >= self.limits.per_principal_max {
+        // What is only kept for who has lost it gives way to what somebody waits for, the principal's own first.
+        if mine >= self.limits.per_principal_max && !table.forget_over(Some(principal)) {
             return Err(too_many("limits.parked_calls_per_principal is reached"));
+        }
+        if table.calls.len() >= self.limits.max && !table.forget_over(None) {
+            return Err(too_many("limits.parked_calls is reached"));
         }
         table.last += 1;
         let number = table.last;
-        table.of.insert(principal.clone(), mine + 1);
-        table.calls.insert(number, Entry { principal: principal.clone(), binding, retries });
+        *table.of.entry(principal.clone()).or_default() += 1;
+        table.calls.insert(number, Entry { principal: principal.clone(), binding, retries, over: false });
         Ok(Place { calls: Arc::clone(self), number, principal: principal.clone() })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Table ===
+
+impl Table {
+    /// Takes a call out; `false` if it is out already.
+    fn remove(&mut self, number: u64) -> bool {
+        let Some(entry) = self.calls.remove(&number) else { return false };
+        if let Some(mine) = self.of.get_mut(&entry.principal) {
+            *mine = mine.saturating_sub(1);
+            if *mine == 0 {
+                self.of.remove(&entry.principal);
+            }
+        }
+        true
+    }
+
+    /// Takes the oldest call out that is over, of this principal or of any; `false` if there is none.
+    fn forget_over(&mut self, of: Option<&PrincipalId>) -> bool {
+        let over = self.calls.iter().filter(|(_, entry)| entry.over && of.is_none_or(|of| entry.principal == *of));
+        let oldest = over.map(|(number, _)| *number).min();
+        oldest.is_some_and(|number| self.remove(number))
     }
 }
 
@@ -235,6 +262,13 @@ impl Place {
         &self.calls.drain
     }
 
+    /// Takes note that the call has its outcome: from here on it is kept as long as there is room.
+    pub(super) fn over(&self) {
+        if let Some(entry) = self.calls.table().calls.get_mut(&self.number) {
+            entry.over = true;
+        }
+    }
+
     /// Seals the handle of one round.
     ///
     /// # Errors
@@ -250,14 +284,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut table = self.calls.table();
-        table.calls.remove(&self.number);
-        if let Some(mine) = table.of.get_mut(&self.principal) {
-            *mine = mine.saturating_sub(1);
-            if *mine == 0 {
-                table.of.remove(&self.principal);
-            }
-        }
+        self.calls.table().remove(self.number);
     }
 }
 

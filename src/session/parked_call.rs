@@ -72,6 +72,8 @@ enum Phase {
 
 enum Step {
     Drain,
+    /// Another call has taken its place.
+    Forgotten,
     Event(Option<Event>),
     Left,
     Retry(Retry),
@@ -173,7 +175,7 @@ impl ParkedCall {
         };
         tokio::select! {
             biased;
-            Some(retry) = retries.recv() => Step::Retry(retry),
+            retry = retries.recv() => retry.map_or(Step::Forgotten, Step::Retry),
             event = event => Step::Event(event),
             () = withdrawn => Step::Withdrawn,
             _ = join_all(joiners.iter().map(|joiner| joiner.0.closed())), if listened => Step::Left,
@@ -185,7 +187,7 @@ impl ParkedCall {
     /// Takes a step; `false` ends the call.
     fn take(&mut self, step: Step) -> bool {
         match step {
-            Step::Drain => return false,
+            Step::Drain | Step::Forgotten => return false,
             Step::Event(Some(Event::Ask(question))) => self.ask(question),
             Step::Event(Some(Event::Done(outcome))) => self.finish(&outcome),
             Step::Event(Some(event)) if event.note_bytes() > NOTE_BYTES_MAX => {
@@ -335,6 +337,7 @@ impl ParkedCall {
         self.end_all(outcome);
         // A client that has been asked has until its own deadline to come for this.
         if !waiting {
+            self.place.over();
             self.deadline = Some(after(self.place.limits().keep));
         }
         self.phase = Phase::Over(match kept {

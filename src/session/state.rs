@@ -11,7 +11,7 @@ use foldhash::HashMap;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Moment};
-use crate::exchange::{ClientFacts, Endpoint, Owner, OwnerKey, Responder, Told, Watching};
+use crate::exchange::{Aside, ClientFacts, Endpoint, Owner, OwnerKey, Responder, Told, Watching};
 use crate::id::{PrincipalId, SessionId};
 use crate::runtime::Stop;
 use crate::wire::jsonrpc::{RequestId, Response};
@@ -43,6 +43,8 @@ pub struct Session {
     pub(super) log: AtomicU8,
     /// The resources it watches, and what has changed of them.
     pub watching: Watching,
+    /// What passes between it and its servers beside its calls.
+    pub aside: Arc<Aside>,
     /// Cancelled when the session ends.
     pub ended: CancellationToken,
     pub(super) last_used: AtomicU64,
@@ -169,7 +171,11 @@ impl Session {
     /// Returns the owner of the server-side state this session opens.
     #[must_use]
     pub fn owner(&self) -> Owner {
-        Owner { key: OwnerKey::Session(self.number), ended: Some(self.ended.clone()) }
+        Owner {
+            key: OwnerKey::Session(self.number),
+            ended: Some(self.ended.clone()),
+            aside: Some(Arc::clone(&self.aside)),
+        }
     }
 
     /// Ends all that is in flight, and all that begins later.

@@ -147,6 +147,7 @@ impl SessionStore {
             told: new.told,
             log: AtomicU8::new(UNSET),
             watching: Watching::default(),
+            aside: Arc::default(),
             ended: CancellationToken::new(),
             last_used: AtomicU64::new(self.clock.now().as_millis()),
             clock: self.clock.clone(),

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::FRESH;
 use crate::clock::Clock;
-use crate::exchange::{Answer, ClientFacts, Owner, OwnerKey, Reply, ServerCall, UpstreamCall};
+use crate::exchange::{Answer, ClientFacts, Owner, Reply, ServerCall, UpstreamCall};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::runtime::Tasks;
 use crate::upstream::heard::Heard;
@@ -110,7 +110,7 @@ fn call(header_params: Arc<[HeaderParam]>) -> UpstreamCall {
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params,
         client: ClientFacts::new(ProtocolVersion::V2026_07_28, None, Bytes::from_static(b"{}")),
-        owner: Owner { key: OwnerKey::Principal(principal.clone()), ended: None },
+        owner: Owner::principal(principal.clone()),
         principal,
         request_state: None,
         trace: None,

@@ -1,4 +1,4 @@
-//! What a connection has said of watched resources, until it is taken.
+//! What a connection has said of watched resources, until it is taken; and of visits, which is passed on at once.
 //!
 //! Invariants: coalesced by URI and bounded; what is over the bound counts as a change of everything.
 
@@ -11,6 +11,8 @@ use crate::catalog::URI_BYTES_MAX;
 use crate::wire::json;
 use crate::wire::jsonrpc::Notification;
 
+use super::visits::Visits;
+
 /// The most URIs that wait.
 const HEARD_MAX: usize = 1024;
 
@@ -19,6 +21,8 @@ const HEARD_MAX: usize = 1024;
 pub(super) struct Heard {
     said: Mutex<Said>,
     news: Notify,
+    /// The visits to URLs that it has asked for.
+    pub(super) visits: Visits,
 }
 
 /// What was said.
@@ -37,7 +41,7 @@ pub(super) struct Said {
 // === impl Heard ===
 
 impl Heard {
-    /// Takes note of a notification; `false` if it is not about watched resources.
+    /// Takes note of a notification; `false` if it is about neither watched resources nor visits.
     pub(super) fn hear(&self, notification: &Notification) -> bool {
         let params = notification.params.as_deref();
         match &*notification.method {
@@ -59,6 +63,10 @@ impl Heard {
                     return true;
                 };
                 self.said().honoured = Some(honoured);
+            }
+            "notifications/elicitation/complete" => {
+                self.visits.hear(notification);
+                return true;
             }
             _ => return false,
         }

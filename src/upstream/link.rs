@@ -121,7 +121,10 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
     /// Takes note that any list may have changed, so that all are read again.
     fn relist(&self);
 
-    /// Returns what the server has said of watched resources.
+    /// Tells the server that its client's roots have changed, where it was told that it would be.
+    fn roots_changed(self: Arc<Self>) {}
+
+    /// Returns what the server has said of watched resources and of visits.
     fn heard(&self) -> &Arc<Heard>;
 
     /// Is cancelled when the connection is of no more use.
@@ -280,6 +283,10 @@ pub(super) fn capabilities(call: &UpstreamCall) -> Bytes {
     kept.push(b'}');
     Bytes::from(kept)
 }
+
+/// What a server is told when its client's roots have changed.
+pub(super) const ROOTS_CHANGED: Bytes =
+    Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
 
 /// Spells the params of a `subscriptions/listen` for the changes of these kinds, without braces.
 pub(super) fn subscription(kinds: Kinds) -> String {

@@ -2,8 +2,8 @@
 //!
 //! Not for: finding one (`pool`). Invariant: to be held, and to be found idle, are decided under the stock's lock.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -35,6 +35,10 @@ pub(super) struct Member {
     pub(super) born: Moment,
     /// Its end was brought about from here.
     retired: AtomicBool,
+    /// Whose call has held it first.
+    first: OnceLock<OwnerKey>,
+    /// Another owner's call has held it too.
+    mixed: AtomicBool,
     places: Arc<Places>,
 }
 
@@ -61,6 +65,8 @@ impl Member {
             doubted_since: AtomicU64::new(NEVER),
             born,
             retired: AtomicBool::new(false),
+            first: OnceLock::new(),
+            mixed: AtomicBool::new(false),
             places: Arc::clone(places),
         })
     }
@@ -75,8 +81,16 @@ impl Member {
         Arc::clone(&self.link)
     }
 
-    /// Holds it; to be called under the stock's lock.
-    pub(super) fn hold(self: &Arc<Self>) -> Held {
+    /// Says whether it has been this owner's alone.
+    pub(super) fn is_only_of(&self, owner: &OwnerKey) -> bool {
+        !self.mixed.load(Ordering::Acquire) && self.first.get() == Some(owner)
+    }
+
+    /// Holds it for a call of an owner; to be called under the stock's lock.
+    pub(super) fn hold(self: &Arc<Self>, owner: &OwnerKey) -> Held {
+        if self.first.get_or_init(|| owner.clone()) != owner {
+            self.mixed.store(true, Ordering::Release);
+        }
         self.uses.fetch_add(1, Ordering::AcqRel);
         self.touched.store(true, Ordering::Relaxed);
         Held(Arc::clone(self))
@@ -132,6 +146,12 @@ impl Member {
 impl Held {
     pub(super) fn link(&self) -> &Arc<dyn Link> {
         &self.0.link
+    }
+
+    /// Says whether the connection has been this owner's alone.
+    #[cfg(test)]
+    pub(super) fn is_only_of(&self, owner: &OwnerKey) -> bool {
+        self.0.is_only_of(owner)
     }
 
     /// Says whether nobody else has the connection meanwhile.

@@ -29,6 +29,7 @@ mod settings;
 mod start;
 mod stdio;
 mod succession;
+mod visits;
 mod watches;
 
 pub use lease::Lease;

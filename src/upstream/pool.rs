@@ -284,7 +284,7 @@ impl Server {
         shelf.members.retain(|member| !member.link.closed().is_cancelled());
         if let Some(member) = shelf.free(&call.owner.key).map(Arc::clone) {
             if member.is_held() || member.doubt(&call.owner.key, now) < DOUBT_MAX || !self.may_end(&member.link) {
-                return Ok(Found::Held(member.hold()));
+                return Ok(Found::Held(member.hold(&call.owner.key)));
             }
             tracing::info!(server = %self.name(), "a connection is replaced: a call that was cancelled is not answered there");
             self.end(&stock.retire(&key, &member));
@@ -314,7 +314,7 @@ impl Server {
         let (outcome, start) = watch::channel(None);
         stock.shelves.entry(key.clone()).or_default().start = Some(start.clone());
         drop(stock);
-        self.start(key, place, call.owner.ended.clone(), outcome);
+        self.start(key, place, call.owner.clone(), outcome);
         Ok(Found::Starting(start))
     }
 
@@ -326,7 +326,7 @@ impl Server {
         let free = |member: &&Arc<Member>| {
             !member.link.closed().is_cancelled() && member.is_free() && member.is_clear_for(&call.owner.key)
         };
-        members.iter().find(free).map(Member::hold)
+        members.iter().find(free).map(|member| member.hold(&call.owner.key))
     }
 
     /// A place for a process; other connections need none.
@@ -372,9 +372,9 @@ impl Server {
         }
         let (link, _place) = stock.unowned.take()?;
         let member = self.member(key, &link);
-        let held = member.hold();
+        let held = member.hold(&call.owner.key);
         stock.add(key, Arc::clone(&member));
-        self.attend(key.clone(), member, None);
+        self.attend(key.clone(), member, Some(call.owner.clone()));
         Some(held)
     }
 

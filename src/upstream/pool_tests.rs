@@ -32,7 +32,7 @@ mod channels;
 
 const ELICITS: &str = r#"{"elicitation":{}}"#;
 /// Everything that a list is read with.
-const ASKABLE: &str = r#"{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"tools":{}}}"#;
+const ASKABLE: &str = r#"{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true},"sampling":{"tools":{}}}"#;
 
 /// A factory of connections that are no processes.
 #[derive(Debug)]
@@ -277,7 +277,7 @@ fn call_of(principal: &str, session: Option<u64>, capabilities: &'static str) ->
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
         client: ClientFacts::new(ProtocolVersion::V2025_11_25, None, Bytes::from_static(capabilities.as_bytes())),
-        owner: Owner { key, ended: session.map(|_| CancellationToken::new()) },
+        owner: Owner { key, ended: session.map(|_| CancellationToken::new()), aside: session.map(|_| Arc::default()) },
         principal,
         request_state: None,
         trace: None,
@@ -523,6 +523,20 @@ async fn isolation_says_whose_a_connection_is() {
     }
 }
 
+/// Whose roots have changed is told to a server alone where the connection has been that owner's and nobody else's.
+#[tokio::test]
+async fn a_connection_knows_whether_it_was_one_owners_alone() {
+    let yard = Yard::ready(2, |_| {}).await;
+    let (one, two) = (call_of("ann", Some(1), "{}"), call_of("ann", Some(2), "{}"));
+    let held = yard.held(&one).await.unwrap();
+    drop(yard.held(&one).await.unwrap());
+    assert!(held.is_only_of(&one.owner.key) && !held.is_only_of(&two.owner.key));
+    assert!(same(&held, &yard.held(&two).await.unwrap()), "a principal's sessions share it");
+    assert!(!held.is_only_of(&one.owner.key) && !held.is_only_of(&two.owner.key));
+    drop(held);
+    yard.end().await;
+}
+
 /// [TRN-4]: a call whose client may be asked back has its connection alone: a second one takes another, or waits for it.
 #[tokio::test]
 async fn a_call_that_may_be_asked_back_is_alone() {
@@ -634,6 +648,27 @@ async fn the_list_is_read_over_the_process_that_told_of_a_change() {
     until("the list is read again", || yard.plant.lists.load(Ordering::SeqCst) > read).await;
     assert!(yard.lists("t"));
     drop(held);
+    yard.end().await;
+}
+
+/// [TRN-8]: a caller's process that ends by itself may come back with another list, while the one that the list is read over
+/// lives on: it is read again. One that is stopped tells of nothing.
+#[tokio::test]
+async fn a_process_that_dies_puts_the_list_in_doubt() {
+    let yard = Yard::ready(2, |_| {}).await;
+    for dies in [false, true] {
+        let lists = yard.plant.lists.load(Ordering::SeqCst);
+        drop(yard.held(&call("ann")).await.unwrap());
+        let doubts = *yard.server.doubts.borrow();
+        if dies {
+            yard.open().last().unwrap().die();
+            until("the list is read again", || yard.plant.lists.load(Ordering::SeqCst) > lists).await;
+        } else {
+            yard.set.revoke(|_, _| false);
+            until("ann's has ended", || yard.open().len() == 1).await;
+        }
+        assert_eq!(*yard.server.doubts.borrow() - doubts, u64::from(dies));
+    }
     yard.end().await;
 }
 

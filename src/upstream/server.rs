@@ -27,6 +27,7 @@ use super::link::{Connector, Link, Outgoing, StartError};
 use super::means::Means;
 use super::place::Places;
 use super::pool::Pool;
+use super::visits;
 use super::watches::Watches;
 use super::{HttpKind, ServerSettings, Transport};
 
@@ -206,6 +207,7 @@ impl Server {
                 Box::pin(self.tell_loudness(held.link(), level)).await;
             }
             let reply = Arc::clone(held.link()).request(outgoing.clone()).await;
+            let reply = visits::noted(held.link(), call, reply);
             if again::is_mismatch(&reply, call) {
                 // Boxed, so that other calls do not carry its room.
                 let reply = Box::pin(self.again(held.link(), call)).await.unwrap_or(reply);

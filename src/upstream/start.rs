@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
-use crate::exchange::{Reject, UpstreamCall};
-use crate::wire::mcp::Era;
+use crate::exchange::{Owner, OwnerKey, Reject, UpstreamCall};
+use crate::wire::mcp::{Era, Feature};
 
 use super::Isolation;
 use super::link::{Link, StartError, Started, Want};
@@ -108,14 +107,14 @@ impl Server {
         self: &Arc<Self>,
         key: Key,
         place: Option<Arc<Place>>,
-        owner_ended: Option<CancellationToken>,
+        owner: Owner,
         outcome: watch::Sender<Outcome>,
     ) {
         let server = Arc::clone(self);
         self.tasks.spawn("start a connection", async move {
             let want = Want { era: Some(key.era), features: key.features, place };
             let done = match server.open(want).await {
-                Ok(started) => server.stand(&key, started, owner_ended),
+                Ok(started) => server.stand(&key, started, owner),
                 Err(err) => {
                     server.note_failure(&key, &err);
                     Err(err)
@@ -140,12 +139,7 @@ impl Server {
     }
 
     /// Puts a connection in its place, where somebody may still have it.
-    fn stand(
-        self: &Arc<Self>,
-        key: &Key,
-        started: Started,
-        owner_ended: Option<CancellationToken>,
-    ) -> Result<(), StartError> {
+    fn stand(self: &Arc<Self>, key: &Key, started: Started, owner: Owner) -> Result<(), StartError> {
         let member = self.member(key, &started.link);
         let mut stock = self.pool.stock();
         if !stock.start_over(key) || self.stopping.is_cancelled() {
@@ -162,7 +156,7 @@ impl Server {
         drop(stock);
         self.found(key.era);
         self.pool.breaker().reset();
-        self.attend(key.clone(), member, owner_ended);
+        self.attend(key.clone(), member, Some(owner));
         if self.pool.is_resting() {
             if only || (key.holder == Holder::Shared && key.features == self.listed_with(key.era)) {
                 self.pool.offer(started);
@@ -187,10 +181,13 @@ impl Server {
     }
 
     /// Takes a connection out when it closes, and closes it when its owner ends. What it tells of changed lists is heard, for
-    /// a server may say it beside a call alone.
-    pub(super) fn attend(self: &Arc<Self>, key: Key, member: Arc<Member>, owner_ended: Option<CancellationToken>) {
+    /// a server may say it beside a call alone; that its owner's roots have changed it is told as long as it is nobody else's.
+    pub(super) fn attend(self: &Arc<Self>, key: Key, member: Arc<Member>, owner: Option<Owner>) {
         let server = Arc::clone(self);
+        let owner_ended = owner.as_ref().and_then(|owner| owner.ended.clone());
         let owner_ended = owner_ended.filter(|_| matches!(key.holder, Holder::Session(_)));
+        let roots = owner.filter(|_| key.features.contains(Feature::RootsChanged));
+        let roots = roots.and_then(|owner| Some((owner.key, owner.aside?.roots())));
         let mut changes = member.link.changes();
         self.tasks.spawn("watch a connection", async move {
             let link = Arc::clone(&member.link);
@@ -213,8 +210,13 @@ impl Server {
                 () = link.closed().cancelled() => {}
                 () = owner_gone => member.retire().close(),
                 () = told => {}
+                () = roots_of(roots, &member) => {}
             }
             server.pool.stock().closed(&key, &member);
+            if link.is_channel() && !member.is_retired() {
+                // What comes in its place may have another list, and tells nobody.
+                server.doubts.send_modify(|count| *count += 1);
+            }
             link.close();
             Arc::clone(&link).ended().await;
             let now = server.clock.now();
@@ -290,6 +292,18 @@ pub(super) enum Berth {
     Free(Option<Arc<Place>>),
     /// It has a holder.
     Owned,
+}
+
+/// Tells a connection's server of each change of its owner's roots. Never ends.
+async fn roots_of(roots: Option<(OwnerKey, watch::Receiver<u64>)>, member: &Member) {
+    if let Some((owner, mut changes)) = roots {
+        while changes.changed().await.is_ok() {
+            if member.is_only_of(&owner) {
+                Arc::clone(&member.link).roots_changed();
+            }
+        }
+    }
+    std::future::pending().await
 }
 
 fn stopped() -> StartError {

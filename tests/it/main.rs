@@ -54,6 +54,8 @@ mod manual;
 #[cfg(test)]
 mod matrix;
 #[cfg(test)]
+mod older_questions;
+#[cfg(test)]
 mod orphans;
 #[cfg(test)]
 mod pool;
@@ -67,6 +69,8 @@ mod reaper;
 mod reload;
 #[cfg(test)]
 mod revoked;
+#[cfg(test)]
+mod roots;
 #[cfg(test)]
 mod schema;
 #[cfg(test)]

@@ -303,6 +303,30 @@ async fn parked_calls_are_bounded_per_principal() {
     app.stop().await;
 }
 
+/// A call that has its answer, and is only kept for a client that may have lost it, gives way to the next one that asks: a
+/// person who answers many is not refused [R96, LIM-6].
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_answered_gives_way() {
+    let quiz = Quiz::start(Era::Legacy, false).await;
+    let limits = "parked_calls_per_principal = 1\nparked_calls = 2";
+    let app = TestApp::start("keys", &two_principals(&quiz, limits)).await;
+    let ann = Client::able(Era::Stateless, app.addr, "/mcp", Some("ann"), ABLE).await;
+    let ben = Client::able(Era::Stateless, app.addr, "/mcp", Some("ben"), ABLE).await;
+    for client in [&ann, &ann, &ann, &ben, &ben, &ann] {
+        let told = within_deadline("an answer", client.quiz("up__quiz", json!([[form("?")]]), willing)).await;
+        assert_eq!(told.answers()[0][0]["action"], "accept", "{told:?}");
+    }
+    // Who waits for an answer does not give way: neither to the same principal's, nor to another's.
+    let first = format!(r#""arguments":{{"rounds":{}}}"#, json!([[form("?")]]));
+    let parked = ann.call("1", "up__quiz", "", &first).await;
+    assert_eq!(ann.call("2", "up__quiz", "", &first).await.code(), -31002);
+    let told = within_deadline("ben", ben.quiz("up__quiz", json!([[form("?")]]), willing)).await;
+    assert_eq!(told.answers()[0][0]["action"], "accept", "{told:?}");
+    let state = parked.raw("result.requestState");
+    assert!(ann.call("3", "up__quiz", "", &retry(&state, ACCEPT)).await.is_result());
+    app.stop().await;
+}
+
 /// Two clients of one principal at once: each is asked what its own call asks [TRN-4, TRN-10].
 #[tokio::test(flavor = "multi_thread")]
 async fn two_clients_of_one_principal_are_told_apart() {

@@ -1,10 +1,11 @@
 //! A server of 2025-11-25 that wants a URL visited before it answers, and says so by an error, -32042 [R63]: each client is
-//! told in its own era's way, by the server's name, and calls again by itself.
+//! told in its own era's way, by the server's name, and calls again by itself. And a server that says that a visit is over:
+//! the one session that was asked for it hears of it, on its own stream (protocol §4.2).
 
 use serde_json::{Value, json};
 
-use crate::support::quiz::{ABLE, Quiz};
-use crate::support::{Client, ERAS, Era, TestApp, within_deadline};
+use crate::support::quiz::{ABLE, Quiz, visit, willing};
+use crate::support::{Client, ERAS, Era, Events, TestApp, within_deadline};
 
 const NAMED: &str = "Server 'up' asks: Sign in";
 
@@ -25,7 +26,8 @@ async fn a_session_reads_the_error_itself() {
     assert_eq!(asked["message"], NAMED, "{answer:?}");
     assert_eq!(asked["_meta"]["portcullis/server"], "up", "{answer:?}");
     assert_eq!((&asked["mode"], &asked["url"]), (&json!("url"), &json!("https://example.com/v")), "{answer:?}");
-    assert!(asked["elicitationId"].is_string(), "{answer:?}");
+    // An id of the gateway's own: another server may use the same.
+    assert!(asked["elicitationId"].as_str().is_some_and(|id| id != "e-0"), "{answer:?}");
     assert!(client.call_with("up__visit", r#"{"times":1}"#).await.is_result());
     assert_eq!(quiz.count(&["tools/call", "\"visit\""]), 2);
     app.stop().await;
@@ -90,4 +92,46 @@ async fn who_cannot_be_asked_is_told_the_url() {
         }
     }
     app.stop().await;
+}
+
+/// Has a client asked for a visit that is over at once; returns the id that it was asked by.
+async fn visited(client: &Client, over: &str) -> Value {
+    let mut question = visit(Era::Legacy);
+    question["over"] = json!(over);
+    let told = within_deadline("the answer", client.quiz("up__quiz", json!([[question]]), willing)).await;
+    assert_eq!(told.answers()[0][0]["action"], "accept", "{told:?}");
+    told.asked[0].1["elicitationId"].clone()
+}
+
+async fn is_told(events: &mut Events, id: &Value) {
+    let told = within_deadline("the end of a visit", events.next()).await.unwrap();
+    let params = json!({ "elicitationId": id });
+    let expected = json!({ "jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": params });
+    assert_eq!(serde_json::from_str::<Value>(&told).unwrap(), expected);
+}
+
+/// Two sessions of one principal, and a server that uses one id for all: each hears of its own visit and of no other, whether
+/// its stream was open then or is opened later. A stateless client knows no such message.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_asked_is_told_that_a_visit_is_over() {
+    for (stdio, over) in [(false, "call"), (false, "beside"), (true, "call")] {
+        let quiz = Quiz::start(Era::Legacy, stdio).await;
+        let app = TestApp::open(&[("up", quiz.lines())]).await;
+        let one = Client::able(Era::Legacy, app.addr, "/mcp", None, ABLE).await;
+        let two = Client::able(Era::Legacy, app.addr, "/mcp", None, ABLE).await;
+        let mut first = one.listen().await;
+        let (ones, twos) = (visited(&one, over).await, visited(&two, over).await);
+        assert!(ones.is_string() && ones != twos && ones != "e-1", "{over}: {ones} {twos}");
+        is_told(&mut first, &ones).await;
+        is_told(&mut two.listen().await, &twos).await;
+        // The script speaks beside its calls on the newest session alone.
+        if over == "call" {
+            let again = visited(&one, over).await;
+            is_told(&mut first, &again).await;
+        }
+
+        let stateless = Client::able(Era::Stateless, app.addr, "/mcp", None, ABLE).await;
+        assert!(visited(&stateless, over).await.is_null(), "it knows no such ids");
+        app.stop().await;
+    }
 }

@@ -24,7 +24,7 @@ use crate::downstream::stateless::call_params;
 use crate::downstream::{Downstream, DownstreamSettings};
 use crate::exchange::{
     Answer, Call, Caller, ClientFacts, Endpoint, Event, Exchange, Handler, Handling, InputRequired, Outcome, Owner,
-    OwnerKey, Question, ReasonCode, Reject, RejectKind, Reply, Responder, Seen, ServerCall, Settled, Told,
+    Question, ReasonCode, Reject, RejectKind, Reply, Responder, Seen, ServerCall, Settled, Told,
 };
 use crate::id::PrincipalId;
 use crate::identity::Credential;
@@ -425,7 +425,7 @@ impl Client {
     }
 
     fn ask(&self, arguments: &Value, more: &Value) -> Running {
-        let owner = Owner { key: OwnerKey::Principal(self.visit.principal.clone()), ended: None };
+        let owner = Owner::principal(self.visit.principal.clone());
         self.door.call_of_stateless(&self.visit, self.exchange(owner, self.call(arguments, more)))
     }
 
@@ -536,10 +536,7 @@ impl Client {
                         label,
                         stranger.door.call_of_stateless(
                             &stranger.visit,
-                            stranger.exchange(
-                                Owner { key: OwnerKey::Principal(stranger.visit.principal.clone()), ended: None },
-                                call,
-                            ),
+                            stranger.exchange(Owner::principal(stranger.visit.principal.clone()), call),
                         ),
                     )
                     .await

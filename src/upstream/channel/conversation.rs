@@ -14,14 +14,14 @@ use tokio_util::sync::CancellationToken;
 use crate::exchange::{Answer, Asked, Outcome, Question, Reject, RejectKind, Responder};
 use crate::net::Ends;
 use crate::upstream::heard::Heard;
-use crate::upstream::link::{Changes, Outgoing};
+use crate::upstream::link::{Changes, Outgoing, ROOTS_CHANGED};
 use crate::upstream::loudness::Loudness;
 use crate::upstream::question::{self, Full, Room, Verdict};
 use crate::upstream::{Isolation, ServerSettings};
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, RequestId, decode, one_line,
 };
-use crate::wire::mcp::{Era, Features, InputKind};
+use crate::wire::mcp::{Era, Feature, Features, InputKind};
 
 use super::framing::{Whose, in_head, whose};
 use super::pending::{Slot, Table};
@@ -154,6 +154,13 @@ impl Conversation {
     }
 
     // --- what is written beside requests ---
+
+    /// Tells the server that its client's roots have changed, where it was told that it would be.
+    pub(in crate::upstream) fn roots_changed(&self) {
+        if self.era() == Some(Era::Legacy) && self.features.contains(Feature::RootsChanged) {
+            self.send_control(ROOTS_CHANGED);
+        }
+    }
 
     pub(super) fn send_control(&self, text: Bytes) {
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);

@@ -47,7 +47,7 @@ fn owned(features: Features, key: OwnerKey) -> Outgoing {
             features,
             ..ClientFacts::new(ProtocolVersion::V2025_11_25, None, Bytes::from_static(b"{}"))
         },
-        owner: Owner { key, ended: None },
+        owner: Owner { key, ended: None, aside: None },
         principal,
         request_state: None,
         trace: None,

@@ -19,11 +19,11 @@ use crate::exchange::{OwnerKey, Question, Reject, Reply, Responder};
 use crate::net::Response as HttpResponse;
 use crate::runtime::Tasks;
 use crate::upstream::heard::Heard;
-use crate::upstream::link::{BoxFuture, Changes, Left, Link, Outgoing, StartError};
+use crate::upstream::link::{BoxFuture, Changes, Left, Link, Outgoing, ROOTS_CHANGED, StartError};
 use crate::upstream::loudness::Loudness;
 use crate::upstream::question::{self, Room, Taken, Verdict};
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Notification, Request, RequestId, code};
-use crate::wire::mcp::{Era, Features, InputKind, Kinds, ProtocolVersion, name};
+use crate::wire::mcp::{Era, Feature, Features, InputKind, Kinds, ProtocolVersion, name};
 
 use super::call::{Call, Peer, unseen};
 use super::questions::Questions;
@@ -435,6 +435,12 @@ impl Link for SessionLink {
 
     fn changes(&self) -> watch::Receiver<Changes> {
         self.changes.subscribe()
+    }
+
+    fn roots_changed(self: Arc<Self>) {
+        if self.features.contains(Feature::RootsChanged) {
+            self.spawn_post("http roots", &self.current(), ROOTS_CHANGED, ());
+        }
     }
 
     fn relist(&self) {

@@ -179,6 +179,10 @@ impl Link for StdioLink {
         self.connection.changes.subscribe()
     }
 
+    fn roots_changed(self: Arc<Self>) {
+        self.connection.roots_changed();
+    }
+
     fn relist(&self) {
         Changes::all(&self.connection.changes);
     }

@@ -12,4 +12,4 @@ pub use input::{InputError, InputRequest, Wanted, answers, answers_kind, named, 
 pub use older::for_revision;
 pub use request::{Hop, lower_call, own_request};
 pub use result::{BridgeRefusal, ClientSide, lift_error, lift_result, server_info};
-pub use visits::{Visited, asks_by_error, name_visits, told_visits, visited, wanted_visits};
+pub use visits::{Visited, asks_by_error, edit_visits, name_visits, told_visits, visited, wanted_visits};

@@ -5,13 +5,14 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use crate::wire::json;
-use crate::wire::jsonrpc::{Edits, Request};
+use crate::wire::jsonrpc::{Edits, Params, Request};
 use crate::wire::mcp::{
     CAPABILITIES_KEY, CLIENT_INFO_KEY, CallParams, Era, Features, LOG_LEVEL_KEY, Level, ProtocolVersion,
     RESERVED_PREFIX, RequestMeta, Trace, VERSION_KEY,
 };
 
 use super::input::only_answers;
+use super::visits::visited;
 
 /// What the next hop speaks, and what the gateway says of the client there.
 #[derive(Clone, Debug)]
@@ -62,10 +63,11 @@ pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, ho
     edits.apply()
 }
 
-/// Rewrites what a retry has beside its call: the server's own state, and what is an answer. A server of sessions knows
-/// neither; to it the call is made anew.
+/// Rewrites what a retry has beside its call: the server's own state, and what is an answer. What came of visits that the
+/// gateway has asked for is none of a server's: to it the call is made anew.
 fn lower_retry(edits: &mut Edits, request: &Request, params: &CallParams, hop: &Hop) {
-    if hop.era == Era::Legacy {
+    let all = request.params.as_deref().map(Params::text).unwrap_or_default();
+    if hop.era == Era::Legacy && visited(&all).rounds > 0 {
         let Some(place) = request.params.as_deref().map(|params| params.place().clone()) else { return };
         let Ok(members) = json::members(request.raw.get(place.clone()).unwrap_or_default()) else { return };
         for cut in members.without(|key| matches!(key, b"inputResponses" | b"requestState")) {
@@ -186,12 +188,12 @@ mod tests {
         String::from_utf8(lower_call(&request, &params, &meta, &hop).to_vec()).unwrap()
     }
 
-    /// [R63]: a server of sessions is told nothing of answers, wherever they stand.
+    /// [R63]: a server of sessions is told nothing of visits, wherever they stand.
     #[test]
-    fn answers_stay_in_the_newer_era() {
+    fn visits_stay_in_the_newer_era() {
         for params in [
-            r#"{"inputResponses":{"k":{}},"name":"s__t","_meta":{"progressToken":1}}"#,
-            r#"{"name":"s__t","requestState":"x","arguments":{},"inputResponses":{"k":{}}}"#,
+            r#"{"inputResponses":{"portcullis-visit-1.1":{}},"name":"s__t","_meta":{"progressToken":1}}"#,
+            r#"{"name":"s__t","requestState":"x","arguments":{},"inputResponses":{"portcullis-visit-2.1":{}}}"#,
         ] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
             let legacy = lower(&text, Era::Legacy);
@@ -245,12 +247,12 @@ mod tests {
             ("null", "{}"),
             ("[{}]", "{}"),
         ] {
-            let params = |answers: &str, name: &str| {
-                format!(r#""name":"{name}","inputResponses":{answers},"requestState":"s"}}}}"#)
+            let spelled = |answers: &str, id: u64, name: &str| {
+                format!(
+                    r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}","inputResponses":{answers},"requestState":"s"}}}}"#
+                )
             };
-            let start = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"#;
-            let lowered = lower(&format!("{start}{}", params(given, "s__t")), Era::Stateless);
-            assert!(lowered.ends_with(&params(wanted, "t")), "{lowered}");
+            assert_eq!(lower(&spelled(given, 1, "s__t"), Era::Legacy), spelled(wanted, 7, "t"));
         }
     }
 

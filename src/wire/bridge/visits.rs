@@ -38,9 +38,15 @@ pub fn asks_by_error(response: &Response) -> bool {
 
 /// Names the server in each visit that an error asks for [TRN-10, R99].
 pub fn name_visits(response: &mut Response, server: &str) {
+    edit_visits(response, |params| Some(named(InputKind::Elicitation, params, server)));
+}
+
+/// Puts other params in the place of those of each visit that an error asks for; `None` leaves them.
+pub fn edit_visits(response: &mut Response, edit: impl Fn(&Bytes) -> Option<Bytes>) {
     for at in places(response) {
-        let params = response.raw.slice(at.clone());
-        response.edit(at, named(InputKind::Elicitation, &params, server));
+        if let Some(params) = edit(&response.raw.slice(at.clone())) {
+            response.edit(at, params);
+        }
     }
 }
 

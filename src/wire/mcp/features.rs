@@ -16,6 +16,8 @@ pub enum Feature {
     ElicitationUrl,
     /// `roots/list`.
     Roots,
+    /// It says when its roots have changed (sessions alone do).
+    RootsChanged,
     /// `sampling/createMessage`.
     Sampling,
     /// The same with tools (from 2025-11-25 on).
@@ -34,8 +36,15 @@ const UI: &str = "io.modelcontextprotocol/ui";
 // === impl Feature ===
 
 impl Feature {
-    const ALL: [Self; 6] =
-        [Self::ElicitationForm, Self::ElicitationUrl, Self::Roots, Self::Sampling, Self::SamplingTools, Self::Ui];
+    const ALL: [Self; 7] = [
+        Self::ElicitationForm,
+        Self::ElicitationUrl,
+        Self::Roots,
+        Self::RootsChanged,
+        Self::Sampling,
+        Self::SamplingTools,
+        Self::Ui,
+    ];
 
     const fn bit(self) -> u8 {
         match self {
@@ -45,6 +54,7 @@ impl Feature {
             Self::Sampling => 1 << 3,
             Self::SamplingTools => 1 << 4,
             Self::Ui => 1 << 5,
+            Self::RootsChanged => 1 << 6,
         }
     }
 }
@@ -60,6 +70,7 @@ impl Features {
         .with(Feature::ElicitationForm)
         .with(Feature::ElicitationUrl)
         .with(Feature::Roots)
+        .with(Feature::RootsChanged)
         .with(Feature::Sampling)
         .with(Feature::SamplingTools);
 
@@ -72,8 +83,12 @@ impl Features {
         }
         let newer = version >= ProtocolVersion::V2025_11_25;
         let mut features = Self::NONE;
-        if declared(capabilities, "roots").is_some() {
+        if let Some(roots) = declared(capabilities, "roots") {
             features = features.with(Feature::Roots);
+            let changes = json::members(roots).ok().and_then(|roots| roots.get("listChanged").ok().flatten());
+            if version.era() == Era::Legacy && changes.is_some_and(|changes| changes.get() == b"true") {
+                features = features.with(Feature::RootsChanged);
+            }
         }
         if let Some(sampling) = declared(capabilities, "sampling") {
             features = features.with(Feature::Sampling);
@@ -137,7 +152,9 @@ impl Features {
             (false, true) => members.push(r#""elicitation":{"url":{}}"#),
             (true, true) => members.push(r#""elicitation":{"form":{},"url":{}}"#),
         }
-        if self.contains(Feature::Roots) {
+        if self.contains(Feature::RootsChanged) && era == Era::Legacy {
+            members.push(r#""roots":{"listChanged":true}"#);
+        } else if self.contains(Feature::Roots) {
             members.push(r#""roots":{}"#);
         }
         if self.contains(Feature::SamplingTools) {
@@ -211,5 +228,24 @@ mod tests {
         assert_eq!(Features::read(all, ProtocolVersion::V2025_03_26), of(&[Roots, Sampling]));
         assert_eq!(Features::read(all, ProtocolVersion::V2025_06_18), of(&[Roots, Sampling, ElicitationForm]));
         assert_eq!(Features::read(all, ProtocolVersion::V2025_11_25), Features::read(all, NEWEST));
+    }
+
+    /// Sessions alone tell of changed roots, and those that say so.
+    #[test]
+    fn changed_roots_are_told_by_sessions_that_say_so() {
+        let (newest, older) = (ProtocolVersion::V2025_11_25, ProtocolVersion::V2024_11_05);
+        for (text, version, tells) in [
+            (r#"{"roots":{"listChanged":true}}"#, newest, true),
+            (r#"{"roots":{"listChanged":true}}"#, older, true),
+            (r#"{"roots":{"listChanged":false}}"#, newest, false),
+            (r#"{"roots":{}}"#, newest, false),
+            (r#"{"roots":{"listChanged":true}}"#, NEWEST, false),
+        ] {
+            let features = Features::read(text.as_bytes(), version);
+            assert!(features.contains(Feature::Roots));
+            assert_eq!(features.contains(Feature::RootsChanged), tells, "{text} {version}");
+            assert_eq!(features.spelled(Era::Legacy).contains("listChanged"), tells, "{text} {version}");
+            assert!(!features.spelled(Era::Stateless).contains("listChanged"), "{text} {version}");
+        }
     }
 }

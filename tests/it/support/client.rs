@@ -23,6 +23,8 @@ pub(crate) struct Client {
     /// What it speaks.
     pub(crate) era: Era,
     session: Option<String>,
+    /// The revision of its session.
+    version: &'static str,
     /// The capabilities that it declares, an object.
     able: String,
     /// Its stream, if its path is one of HTTP+SSE: every answer comes on it.
@@ -80,29 +82,38 @@ impl Client {
     /// Connects and declares capabilities, an object. A path below `/sse` is one of HTTP+SSE.
     pub(crate) async fn able(era: Era, addr: SocketAddr, path: &str, key: Option<&str>, able: &str) -> Self {
         let (path, key, able) = (path.to_owned(), key.map(str::to_owned), able.to_owned());
-        let mut client = Self { addr, path, key, era, session: None, able, side: None };
-        if client.path.starts_with("/sse") {
-            let (wire, head) = client.send("GET", &[], "").await;
-            client.side = Some(Arc::new(Side::of(wire, &head).await));
+        let client = Self { addr, path, key, era, session: None, version: "2025-11-25", able, side: None };
+        if era == Era::Legacy { client.opened().await } else { client }
+    }
+
+    /// Connects as a client of an older revision to `/mcp`, and declares capabilities, an object.
+    pub(crate) async fn older(version: &'static str, addr: SocketAddr, able: &str) -> Self {
+        let (path, able) = ("/mcp".to_owned(), able.to_owned());
+        Self { addr, path, key: None, era: Era::Legacy, session: None, version, able, side: None }.opened().await
+    }
+
+    /// Opens its session.
+    async fn opened(mut self) -> Self {
+        if self.path.starts_with("/sse") {
+            let (wire, head) = self.send("GET", &[], "").await;
+            self.side = Some(Arc::new(Side::of(wire, &head).await));
         }
-        if era == Era::Legacy {
-            let able = &client.able;
-            let body = format!(
-                r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"2025-11-25","capabilities":{able},"clientInfo":{{"name":"it","version":"1"}}}}}}"#
-            );
-            if client.side.is_some() {
-                let answer = client.post(&[], &body).await;
-                assert!(answer.is_result(), "{answer:?}");
-            } else {
-                let (mut wire, head) = client.send("POST", &[], &body).await;
-                let answer = wire.body(head.rest(false)).await;
-                assert!(head.line.contains(" 200 "), "{} {answer}", head.line);
-                client.session = Some(head.field("mcp-session-id").unwrap().to_owned());
-            }
-            let answer = client.post(&[], r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
-            assert_eq!(answer.status, 202);
+        let (able, version) = (&self.able, self.version);
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{able},"clientInfo":{{"name":"it","version":"1"}}}}}}"#
+        );
+        if self.side.is_some() {
+            let answer = self.post(&[], &body).await;
+            assert!(answer.is_result(), "{answer:?}");
+        } else {
+            let (mut wire, head) = self.send("POST", &[], &body).await;
+            let answer = wire.body(head.rest(false)).await;
+            assert!(head.line.contains(" 200 ") && answer.contains(version), "{} {answer}", head.line);
+            self.session = Some(head.field("mcp-session-id").unwrap().to_owned());
         }
-        client
+        let answer = self.post(&[], r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        assert_eq!(answer.status, 202);
+        self
     }
 
     async fn send(&self, verb: &str, more: &[(&str, String)], body: &str) -> (Wire, Head) {
@@ -130,7 +141,7 @@ impl Client {
         }
         if let Some(session) = &self.session {
             field("Mcp-Session-Id", session);
-            field("MCP-Protocol-Version", "2025-11-25");
+            field("MCP-Protocol-Version", self.version);
         }
         for (name, value) in more {
             field(name, value);

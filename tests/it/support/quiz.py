@@ -4,7 +4,8 @@ Arguments: what it speaks (legacy, stateless), and the path of its log, to which
 `early` it asks two questions as soon as it is told that it is initialized.
 `quiz` takes `rounds`, a list of lists of questions ({"method", "params"}). A legacy server sends each round's questions and
 waits for all answers; a stateless one ends the call with `input_required`. The result's `answers` holds, round by round, what
-was answered. A question with `withdraw` is cancelled by the server as soon as it is sent. `plain` asks nothing, `hold` never
+was answered. A question with `withdraw` is cancelled by the server as soon as it is sent; the visit of one with `over`
+is said to be over once it is answered. `plain` asks nothing, `hold` never
 answers. `asking` is `quiz` for clients that declared elicitation; no others are shown it, or may call it.
 """
 
@@ -46,6 +47,10 @@ def answered(id, answer, go_on=True):
     if id not in questions:
         return
     call, at = questions.pop(id)
+    question = call["rounds"][len(call["answers"])][at]
+    if question.get("over"):
+        over = {"elicitationId": question["params"]["elicitationId"]}
+        send({"method": "notifications/elicitation/complete", "params": over})
     call["now"][at] = answer
     call["left"] -= 1
     if not call["left"] and go_on and call["key"] in calls:

@@ -2,7 +2,8 @@
 //!
 //! The tool `quiz` takes `rounds`, a list of lists of questions; its result's `answers` holds what was answered, round by
 //! round. A question with `withdraw` is cancelled by its server at once; one with `beside` is asked on the session's own
-//! stream. A legacy server sends requests, a stateless one ends calls with `input_required`. `asking` is `quiz` for clients that
+//! stream; the visit of one with `over` is said to be over once all are answered, on the stream of its call or, with `"over":"beside"`, on the
+//! session's own. A legacy server sends requests, a stateless one ends calls with `input_required`. `asking` is `quiz` for clients that
 //! declared elicitation; no others are shown it, or may call it. `visit`, over HTTP and of
 //! the older era, asks for a visit by an error as often as its argument `times` says.
 
@@ -185,6 +186,21 @@ impl Script {
         }
     }
 
+    /// Says that a visit is over, where the script wants it.
+    async fn over(&self, wire: &mut Wire, question: &Value) {
+        if question["over"].is_null() {
+            return;
+        }
+        let params = json!({ "elicitationId": question["params"]["elicitationId"] });
+        let over = json!({ "jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": params });
+        let over = format!("data: {over}\n\n");
+        if question["over"] == "beside" {
+            self.beside.lock().unwrap().as_ref().expect("a stream").try_send(over).unwrap();
+        } else {
+            wire.write(over.as_bytes()).await;
+        }
+    }
+
     fn visited(&self) -> u64 {
         self.visits.load(Ordering::SeqCst)
     }
@@ -290,6 +306,9 @@ impl Script {
                     answer = answer => given.push(answer.unwrap()),
                     () = wire.gone() => return false,
                 }
+            }
+            for question in round.as_array().unwrap() {
+                self.over(wire, question).await;
             }
             answers.push(given);
         }

@@ -41,6 +41,10 @@ impl Link for SseLink {
         self.0.conversation.changes.subscribe()
     }
 
+    fn roots_changed(self: Arc<Self>) {
+        self.0.conversation.roots_changed();
+    }
+
     fn relist(&self) {
         Changes::all(&self.0.conversation.changes);
     }

@@ -7,9 +7,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::{HeaderName, Uri};
 
-use crate::exchange::{
-    Answer, ClientFacts, Event, Outcome, Owner, OwnerKey, Reject, Reply, ReplyBody, ServerCall, UpstreamCall,
-};
+use crate::exchange::{Answer, ClientFacts, Event, Outcome, Owner, Reject, Reply, ReplyBody, ServerCall, UpstreamCall};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::net::script::{Recorded, ScriptedServer, Step, json, response, stream};
 use crate::runtime::Tasks;
@@ -149,7 +147,7 @@ pub(super) fn upstream_call(meta: &str, arguments: &str) -> UpstreamCall {
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
         client: ClientFacts::new(ProtocolVersion::V2025_11_25, None, Bytes::from_static(b"{}")),
-        owner: Owner { key: OwnerKey::Principal(principal.clone()), ended: None },
+        owner: Owner::principal(principal.clone()),
         principal,
         request_state: None,
         trace: None,

@@ -8,9 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::clock::Clock;
-use crate::exchange::{
-    Answer, ClientFacts, Outcome, Owner, OwnerKey, Reject, Reply, ReplyBody, ServerCall, UpstreamCall,
-};
+use crate::exchange::{Answer, ClientFacts, Outcome, Owner, Reject, Reply, ReplyBody, ServerCall, UpstreamCall};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::runtime::Tasks;
 use crate::upstream::link::{Connector as _, Link, Outgoing, Started, Want};
@@ -134,7 +132,7 @@ pub(super) fn call_raw(text: String) -> Outgoing {
         original_spelled: Bytes::from_static(b"\"t\""),
         header_params: Arc::from([]),
         client: ClientFacts::new(ProtocolVersion::V2025_11_25, None, Bytes::from_static(b"{}")),
-        owner: Owner { key: OwnerKey::Principal(principal.clone()), ended: None },
+        owner: Owner::principal(principal.clone()),
         principal,
         request_state: None,
         trace: None,
