@@ -43,8 +43,7 @@ async fn orphans_are_reaped_and_own_children_are_not_lost() {
     assert!(client.call_with("up__echo", "{}").await.is_result());
     until("no zombie is left", || !orphans().iter().any(|pid| Path::new("/proc").join(pid).exists())).await;
     client.call_with("up__die", "{}").await;
-    let said = gateway.says("child ended").await;
-    assert!(said.contains("exited with status 3"), "{said}");
+    gateway.says("exited with status 3").await;
     gateway.terminate();
     assert_eq!(gateway.ended().await, Some(0));
 }

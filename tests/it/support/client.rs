@@ -82,7 +82,11 @@ impl Client {
     /// Connects and declares capabilities, an object. A path below `/sse` is one of HTTP+SSE.
     pub(crate) async fn able(era: Era, addr: SocketAddr, path: &str, key: Option<&str>, able: &str) -> Self {
         let (path, key, able) = (path.to_owned(), key.map(str::to_owned), able.to_owned());
-        let client = Self { addr, path, key, era, session: None, version: "2025-11-25", able, side: None };
+        let mut client = Self { addr, path, key, era, session: None, version: "2025-11-25", able, side: None };
+        if client.path.starts_with("/sse") {
+            let (wire, head) = client.send("GET", &[], "").await;
+            client.side = Some(Arc::new(Side::of(wire, &head).await));
+        }
         if era == Era::Legacy { client.opened().await } else { client }
     }
 
@@ -94,10 +98,6 @@ impl Client {
 
     /// Opens its session.
     async fn opened(mut self) -> Self {
-        if self.path.starts_with("/sse") {
-            let (wire, head) = self.send("GET", &[], "").await;
-            self.side = Some(Arc::new(Side::of(wire, &head).await));
-        }
         let (able, version) = (&self.able, self.version);
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{able},"clientInfo":{{"name":"it","version":"1"}}}}}}"#
