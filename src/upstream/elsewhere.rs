@@ -52,6 +52,8 @@ impl Server {
             self.elsewhere.put(Some(Arc::downgrade(link)));
         }
         Changes::some(&self.elsewhere.changes, kinds);
+        // Somebody works with it: its list does not rest.
+        self.pool.wake();
     }
 
     /// Returns the connection that lists are read over now; `own` is the one that was opened for them.

@@ -51,6 +51,8 @@ enum Life {
     Short,
     /// It has lived long enough.
     Long,
+    /// It gives way to one that a call has started.
+    Moves,
 }
 
 /// How old a connection is, from its first good list on.
@@ -112,13 +114,14 @@ impl Server {
                 failures = 0;
                 continue;
             }
-            failures = if matches!(life, Life::Long) { 0 } else { failures.saturating_add(1) };
+            failures = if matches!(life, Life::Long | Life::Moves) { 0 } else { failures.saturating_add(1) };
             match life {
                 Life::Long | Life::Short => self.set_phase(if failures < 2 {
                     Phase::Starting
                 } else {
                     Phase::Down(format!("has ended {failures} times soon after its start"))
                 }),
+                Life::Moves => continue,
                 Life::Barren(cause) => self.fell(cause),
             }
             sleep(backoff(failures)).await;
@@ -131,8 +134,13 @@ impl Server {
     /// Lives with one connection until it ends. Changes are listened for before anything is read, so that none is lost.
     async fn live(self: &Arc<Self>, opened: ForList, latch: &mut Option<ReadyLatch>) -> Life {
         let ForList { started, berth } = opened;
-        let mut berth = Some(berth);
         let link = Arc::clone(&started.link);
+        // What somebody calls over is not ended for a list that it does not give: the last good ones stand.
+        let owned = matches!(berth, Berth::Owned);
+        if owned {
+            self.list_over(Some(&link));
+        }
+        let mut berth = Some(berth);
         let kinds = started.can.lists;
         let (found, mut heard) = mpsc::channel(Kind::ALL.len());
         let changes = link.changes();
@@ -144,7 +152,7 @@ impl Server {
         let mut watching = pin!(self.watches.serve(&link, started.can));
         let reading = kinds.iter().map(|kind| keep_kind(self, &started, kind, changes.clone(), found.clone()));
         let mut reading = pin!(join_all(reading));
-        let mut keeping = self.keeping(started.can);
+        let mut keeping = self.keeping(started.can, owned);
         let mut age = Age::Young(None);
         loop {
             if keeping.may_settle() {
@@ -157,10 +165,17 @@ impl Server {
                 drop(latch.take());
                 age = Age::Young(Some(Box::pin(sleep(STABLE))));
             }
+            if !owned && keeping.settled && self.pool.has_offer() {
+                link.close();
+                return Life::Moves;
+            }
+            if owned && !self.is_sole() && self.is_somebodys(&link) {
+                return self.leaves(&age);
+            }
             tokio::select! {
                 () = link.closed().cancelled() => {
                     let words = link.last_words().unwrap_or_else(|| "the connection ended".to_owned());
-                    if !keeping.settled {
+                    if !keeping.settled && !owned {
                         return Life::Barren(keeping.failure().unwrap_or(words));
                     }
                     if !self.pool.is_laid_down() {
@@ -171,8 +186,7 @@ impl Server {
                 () = self.apart.notified() => {
                     // It may have been said twice before this connection was opened.
                     if self.is_somebodys(&link) {
-                        tracing::info!(server = %self.name(), "its list gets a connection of its own");
-                        return age.life();
+                        return self.leaves(&age);
                     }
                 }
                 Some((kind, listing)) = heard.recv() => self.take(&mut keeping, kind, listing),
@@ -184,14 +198,21 @@ impl Server {
         }
     }
 
-    /// Starts from the last good lists, less those of kinds that the server does not have now.
-    fn keeping(&self, can: Capabilities) -> Keeping {
+    /// Leaves a connection to its holder, who goes on with it.
+    fn leaves(&self, age: &Age) -> Life {
+        tracing::info!(server = %self.name(), "its list gets a connection of its own");
+        self.list_over(None);
+        age.life()
+    }
+
+    /// Starts from the last good lists, less those of kinds that the server does not have now; `enough`: they will do.
+    fn keeping(&self, can: Capabilities, enough: bool) -> Keeping {
         let kinds = can.lists;
         let mut lists = self.status().lists.unwrap_or_default();
         for kind in Kind::ALL.into_iter().filter(|kind| !kinds.contains(*kind)) {
             lists.set(kind, Arc::default());
         }
-        Keeping { lists, can, pending: kinds, good: kinds.is_empty(), cause: None, lag: None, settled: false }
+        Keeping { lists, can, pending: kinds, good: kinds.is_empty() || enough, cause: None, lag: None, settled: false }
     }
 
     /// Takes a reading in.

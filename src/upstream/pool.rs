@@ -159,6 +159,12 @@ impl Pool {
         *self.offered.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
     }
 
+    /// Says whether something is offered that lives.
+    pub(super) fn has_offer(&self) -> bool {
+        let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        offered.as_ref().is_some_and(|started| !started.link.closed().is_cancelled())
+    }
+
     pub(super) fn take_offered(&self) -> Option<Started> {
         let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner).take();
         offered.filter(|started| !started.link.closed().is_cancelled())

@@ -42,6 +42,8 @@ struct Plant {
     gate: Semaphore,
     failing: Mutex<Option<String>>,
     wires: Mutex<Vec<Arc<Wire>>>,
+    /// New connections refuse to list.
+    mute: AtomicBool,
     lists: AtomicUsize,
     /// Processes take their time to end, until they are reaped.
     slow: AtomicBool,
@@ -56,7 +58,7 @@ struct Wire {
     given_up: Mutex<Vec<OwnerKey>>,
     closed: CancellationToken,
     changes: watch::Sender<Changes>,
-    /// The one tool that it lists.
+    /// The one tool that it lists; it refuses to list where there is none.
     tool: Mutex<&'static str>,
     heard: Arc<Heard>,
     loudness: Loudness,
@@ -89,7 +91,7 @@ impl Connector for Plant {
                 given_up: Mutex::default(),
                 closed: CancellationToken::new(),
                 changes: watch::Sender::new(Changes::default()),
-                tool: Mutex::new("t"),
+                tool: Mutex::new(if self.mute.load(Ordering::SeqCst) { "" } else { "t" }),
                 heard: Arc::default(),
                 loudness: Loudness::default(),
             });
@@ -125,6 +127,10 @@ impl Link for Wire {
         assert!(matches!(outgoing, Outgoing::Own { .. }), "only lists are read here");
         self.plant.lists.fetch_add(1, Ordering::SeqCst);
         let tool = *self.tool.lock().unwrap();
+        if tool.is_empty() {
+            let refused = Reject::upstream(RejectKind::Upstream, "server 'up' refuses", "");
+            return Box::pin(std::future::ready(Reply::once(Err(refused))));
+        }
         let list = format!(r#"{{"tools":[{{"name":"{tool}","inputSchema":{{"type":"object"}}}}]}}"#);
         let response = Box::new(Response::with_result(&RequestId::number(1), &Bytes::from(list)));
         Box::pin(std::future::ready(Reply::once(Ok(Answer::Upstream { response, era: Era::Legacy }))))
@@ -196,6 +202,7 @@ impl Yard {
             gate: Semaphore::new(0),
             failing: Mutex::default(),
             wires: Mutex::default(),
+            mute: AtomicBool::new(false),
             lists: AtomicUsize::new(0),
             slow: AtomicBool::new(false),
         });
@@ -615,6 +622,41 @@ async fn the_list_moves_to_the_only_principals_process() {
     drop(held);
     own.die();
     until("the list of a new one", || yard.lists("t")).await;
+    yard.end().await;
+}
+
+/// The process that the list moves to serves calls, whether it gives a list or not: the one that is known stands, and the
+/// call goes on [TRN-8].
+#[tokio::test]
+async fn a_process_that_gives_no_list_keeps_its_calls() {
+    let yard = Yard::ready(1, |_| {}).await;
+    yard.plant.mute.store(true, Ordering::SeqCst);
+    let read = yard.plant.lists.load(Ordering::SeqCst);
+    let held = yard.held(&call("ann")).await.unwrap();
+    until("its process is asked for its lists", || yard.plant.lists.load(Ordering::SeqCst) >= read + 4).await;
+    let own = Arc::clone(&yard.open()[0]);
+    // It has been read, and what came of it is known, when a change is heard.
+    own.turns("on");
+    until("its list", || yard.lists("on")).await;
+    assert!(yard.open().len() == 1 && !held.link().closed().is_cancelled());
+    assert_eq!(yard.server.status().phase, Phase::Ready);
+    drop(held);
+    yard.end().await;
+}
+
+/// What belongs to the only principal is left to it when there is another, also where its list is still being read
+/// [TRN-4].
+#[tokio::test]
+async fn a_list_leaves_a_process_that_is_somebodys() {
+    let yard = Yard::ready(1, |_| {}).await;
+    let held = yard.held(&call("ann")).await.unwrap();
+    yard.server.set_sole(false);
+    until("the list has a process of its own", || {
+        yard.open().len() == 2 && yard.server.status().phase == Phase::Ready && !yard.server.is_catalog(held.link())
+    })
+    .await;
+    assert!(!held.link().closed().is_cancelled(), "the call goes on");
+    drop(held);
     yard.end().await;
 }
 

@@ -149,19 +149,19 @@ impl Server {
         }
         stock.add(key, Arc::clone(&member));
         // The list moves to the process of the only principal: what a call changes or ends stands there and nowhere else.
-        let only = self.is_sole() && matches!(key.holder, Holder::Principal(_));
-        if only {
-            self.let_go(&mut stock);
-        }
+        let only = self.is_sole() && matches!(key.holder, Holder::Principal(_)) && started.link.is_channel();
+        let moves = only && (self.let_go(&mut stock) || !self.is_listed());
         drop(stock);
         self.found(key.era);
         self.pool.breaker().reset();
         self.attend(key.clone(), member, Some(owner));
-        if self.pool.is_resting() {
+        if moves || self.pool.is_resting() {
             if only || (key.holder == Holder::Shared && key.features == self.listed_with(key.era)) {
                 self.pool.offer(started);
             }
             self.pool.wake();
+            // Its keeper may be waiting for a place of its own.
+            self.pool.places.freed.notify_waiters();
         }
         Ok(())
     }
@@ -229,16 +229,34 @@ impl Server {
 
     /// Opens a connection to read the list over: the one that a call has started while the server rested, or a new one.
     pub(super) async fn open_for_list(&self) -> Result<ForList, StartError> {
-        if let Some(started) = self.pool.take_offered() {
-            return Ok(ForList { started, berth: Berth::Owned });
+        if let Some(owned) = self.offered() {
+            return Ok(owned);
         }
-        let place = if self.is_http() { None } else { Some(self.place_for_list().await) };
+        let place = if self.is_http() {
+            None
+        } else {
+            match self.place_for_list().await {
+                Ok(place) => Some(place),
+                Err(owned) => return Ok(owned),
+            }
+        };
         let _permit = self.starts.acquire().await;
         let want = Want { era: None, features: self.listed_with(Era::Legacy), place: place.clone() };
         let open = Arc::clone(&self.connector).open(want);
         let started =
             tokio::time::timeout(self.settings().start_timeout, open).await.unwrap_or_else(|_| Err(late()))?;
+        // A call may have started one meanwhile.
+        if let Some(owned) = self.offered() {
+            started.link.close();
+            return Ok(owned);
+        }
         Ok(ForList { started, berth: Berth::Free(place) })
+    }
+
+    /// Takes what a call has started for the list to be read over.
+    fn offered(&self) -> Option<ForList> {
+        let started = self.pool.take_offered()?;
+        Some(ForList { started, berth: Berth::Owned })
     }
 
     /// Gives the place back of a connection of the list that has ended before anybody took it for its own.
@@ -246,22 +264,37 @@ impl Server {
         drop(self.pool.stock().unowned.take_if(|(link, _)| link.closed().is_cancelled()));
     }
 
-    /// Waits for a place. Callers come first: while they have them all, the list stays as it was.
-    async fn place_for_list(&self) -> Arc<Place> {
+    /// Waits for a place, or for what a call has started. Callers come first: while they have them all, the list stays as it
+    /// was.
+    async fn place_for_list(&self) -> Result<Arc<Place>, ForList> {
         loop {
             let mut freed = pin!(self.pool.places.freed.notified());
             freed.as_mut().enable();
+            if let Some(owned) = self.offered() {
+                return Err(owned);
+            }
             if let Ok(place) = self.pool.places.take(None, false) {
-                return place;
+                return Ok(place);
             }
             self.is_used_without_list();
             freed.await;
         }
     }
 
+    /// Says whether the list is read over a connection that lives.
+    fn is_listed(&self) -> bool {
+        let catalog = self.catalog.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        catalog.as_ref().is_some_and(|link| !link.closed().is_cancelled())
+    }
+
+    /// Says which connection the list is read over.
+    pub(super) fn list_over(&self, link: Option<&Arc<dyn Link>>) {
+        *self.catalog.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = link.cloned();
+    }
+
     /// Gives a connection that was opened for the list to its first fitting caller, or to all where it is everybody's.
     pub(super) fn offer(self: &Arc<Self>, link: &Arc<dyn Link>, berth: Berth) {
-        *self.catalog.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Arc::clone(link));
+        self.list_over(Some(link));
         // One that a call has started has its holder.
         let Berth::Free(place) = berth else { return };
         let isolation = self.settings().isolation();

@@ -46,6 +46,7 @@ impl Server {
         }
         // What one principal does to its child must not be everybody's list from here on.
         drop(self.pool.stock().unowned.take());
+        drop(self.pool.take_offered());
         self.elsewhere.forget();
         let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if catalog.is_some_and(|link| link.is_channel() && self.is_somebodys(&link)) {

@@ -63,17 +63,19 @@ impl Redirects {
     }
 
     /// Sends a request on for as long as it is redirected; `response` is the first redirect. Returns also the URL of the
-    /// last response.
+    /// last response; none where another origin was on the way.
     pub(super) async fn follow(
         &self,
         target: &Target,
         mut response: Response,
         head: &[u8],
         body: Bytes,
-    ) -> Result<(Response, Uri), Reject> {
+    ) -> Result<(Response, Option<Uri>), Reject> {
         let (mut from, mut left) = (self.uri.clone(), false);
         for _ in 0..HOPS_MAX {
-            let Some(to) = self.next(target, &from, &response, head)? else { return Ok((response, from)) };
+            let Some(to) = self.next(target, &from, &response, head)? else {
+                return Ok((response, (!left).then_some(from)));
+            };
             // It has told everything with its head.
             let _read = response.body.collect(BODY_MAX).await.is_ok();
             let own = same_origin(&self.uri, &to);
@@ -92,7 +94,7 @@ impl Redirects {
             from = to;
         }
         match self.next(target, &from, &response, head)? {
-            None => Ok((response, from)),
+            None => Ok((response, (!left).then_some(from))),
             Some(_) => Err(target.reject(
                 format!("server '{}' redirects a request more than {HOPS_MAX} times", target.name),
                 "configure the url that it ends at".to_owned(),

@@ -226,12 +226,12 @@ impl Target {
         }
     }
 
-    /// The same; returns also the URL that has answered at last.
-    pub(super) async fn send_from(&self, head: &[u8], body: Bytes) -> Result<(Response, Uri), Reject> {
+    /// The same; returns also the URL that has answered at last; none where another origin was on the way.
+    pub(super) async fn send_from(&self, head: &[u8], body: Bytes) -> Result<(Response, Option<Uri>), Reject> {
         let sent = self.send_once(head, &body).await?;
         match &self.redirects {
             Some(redirects) if sent.status.is_redirection() => redirects.follow(self, sent, head, body).await,
-            Some(_) | None => Ok((sent, self.uri.clone())),
+            Some(_) | None => Ok((sent, Some(self.uri.clone()))),
         }
     }
 

@@ -56,6 +56,10 @@ async fn stream(target: &Target) -> Result<(EventReader, Uri), StartError> {
     if matches!(response.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
         return Err(StartError::Failed(format!("needs a credential: HTTP {code}")));
     }
+    // Where another origin has had a say, it would choose where the configured headers are sent to.
+    let Some(at) = at else {
+        return Err(StartError::Failed("is redirected over another origin, which may not name an endpoint".to_owned()));
+    };
     match target.shared_events(response).map_err(failed)? {
         Some(reader) => Ok((reader, at)),
         None => Err(StartError::Failed(format!("answered GET with HTTP {code} and no event stream"))),

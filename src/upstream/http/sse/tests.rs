@@ -285,20 +285,36 @@ async fn a_redirected_stream_stays_at_its_origin() {
     drop(lab.link().await);
     assert_eq!(lab.server.requests()[2].path, "/c/d/m");
 
-    let (tasks, stage) = (Tasks::new(), Stage::default());
-    let other = ScriptedServer::start(&tasks, move |_| stage.open("m")).await;
-    let to = format!("http://{}/sse", other.addr);
-    let lab = Lab::with(
-        HttpKind::Sse,
-        |settings| settings.redirects = crate::net::Reach::Any,
-        Box::new(move |_, _| Some(redirect(to.clone()))),
-    )
-    .await;
-    let refused = lab.open(Features::NONE).await.unwrap_err().to_string();
-    assert!(refused.contains("another origin"), "{refused}");
-    let seen = other.requests();
-    assert!(seen.len() == 1 && seen[0].header("authorization").is_none(), "{seen:?}");
-    tasks.cancel();
+    // Another origin names one of its own, or one of ours, or sends us back to where ours names one.
+    for (way, requests) in [("m", 1), ("http://@ADDR@/m", 1), ("back", 2)] {
+        let (tasks, stage) = (Tasks::new(), Stage::default());
+        let ours: Arc<std::sync::OnceLock<std::net::SocketAddr>> = Arc::default();
+        let own = Arc::clone(&ours);
+        let other = ScriptedServer::start(&tasks, move |_| {
+            let addr = own.get().unwrap().to_string();
+            if way == "back" {
+                return redirect(format!("http://{addr}/chosen"));
+            }
+            stage.open(&way.replace("@ADDR@", &addr))
+        })
+        .await;
+        let to = format!("http://{}/sse", other.addr);
+        let lab = Lab::with(
+            HttpKind::Sse,
+            |settings| settings.redirects = crate::net::Reach::Any,
+            Box::new(move |request, stage| {
+                Some(if request.path == "/chosen" { stage.open("m") } else { redirect(to.clone()) })
+            }),
+        )
+        .await;
+        ours.set(lab.server.addr).unwrap();
+        let refused = lab.open(Features::NONE).await.unwrap_err().to_string();
+        assert!(refused.contains("another origin"), "{way}: {refused}");
+        assert_eq!(lab.server.requests().len(), requests, "{way}: nothing is posted");
+        let seen = other.requests();
+        assert!(seen.len() == 1 && seen[0].header("authorization").is_none(), "{seen:?}");
+        tasks.cancel();
+    }
 }
 
 /// [TRN-7]: what does not begin as such a server begins is told at once, by its cause.
