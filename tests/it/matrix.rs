@@ -314,9 +314,11 @@ async fn completion(cell: Cell) {
 async fn asked(house: &House, question: Value, answer: impl Fn(&str, &Value) -> Value) -> Value {
     let method = question["method"].clone();
     let told = within_deadline("the answer", house.client.quiz("up__quiz", json!([[question]]), answer)).await;
-    assert_eq!(told.asked.len(), 1, "{told:?}");
-    assert_eq!(told.asked[0].0, method.as_str().unwrap());
-    assert_eq!(told.asked[0].1["_meta"]["portcullis/server"], "up", "{told:?}");
+    // On a stream that carries everything, a change of lists may come in between.
+    let asked: Vec<_> = told.asked.iter().filter(|(said, _)| !said.ends_with("/list_changed")).collect();
+    assert_eq!(asked.len(), 1, "{told:?}");
+    assert_eq!(asked[0].0, method.as_str().unwrap());
+    assert_eq!(asked[0].1["_meta"]["portcullis/server"], "up", "{told:?}");
     told.answers()[0][0].clone()
 }
 

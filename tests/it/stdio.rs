@@ -223,7 +223,8 @@ async fn the_client_is_killed() {
         let line = within_deadline("the first answer", said.next_line()).await.unwrap().unwrap();
         let pids: Vec<u32> = line.split(' ').map(|pid| pid.parse().unwrap()).collect();
         let family: Vec<u32> = std::iter::once(pids[0]).chain(child.pids()).collect();
-        assert!(family.iter().all(|pid| lives(*pid)), "{how}: {family:?}");
+        // A child that was opened for the list may have given way to the caller's own, the last.
+        assert!(lives(pids[0]) && lives(*family.last().unwrap()), "{how}: {family:?}");
         parent.kill().await.unwrap();
         until("everything has ended", || !family.iter().any(|pid| lives(*pid))).await;
         if let Some(other) = Pid::from_raw(i32::try_from(pids[1]).unwrap()) {
