@@ -1,0 +1,99 @@
+//! Places in the pool: who waits for one, what makes room, and what others keep [LIM-6, TRN-4].
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{ASKABLE, ELICITS, Yard, call, call_of, until, within};
+use crate::id::PrincipalId;
+use crate::upstream::server::Phase;
+use crate::upstream::watches::Watches;
+use crate::wire::mcp::Features;
+
+/// [TRN-4]: what ends makes room for one, and whoever comes meanwhile waits for it: nobody is refused for want of a place that
+/// is about to be free, and no second idle process is ended for it.
+#[tokio::test]
+async fn a_place_that_is_about_to_be_free_is_waited_for() {
+    let yard = Yard::ready(4, |settings| settings.max_processes = 3).await;
+    yard.plant.slow.store(true, Ordering::SeqCst);
+    let wires = |closed: bool| {
+        let all = yard.plant.wires.lock().unwrap();
+        all.iter().filter(|wire| wire.closed.is_cancelled() == closed).count()
+    };
+    drop(yard.held(&call("ann")).await.unwrap());
+    let _bob = yard.held(&call("bob")).await.unwrap();
+    let (cid, dan) = (call("cid"), call("dan"));
+    let (mut first, mut second) = (Box::pin(yard.server.held_for(&cid)), Box::pin(yard.server.held_for(&dan)));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    for _ in 0..20 {
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(second.as_mut().poll(&mut context).is_pending(), "it waits too");
+        assert_eq!((wires(true), wires(false)), (1, 2), "one process alone is ended");
+        yard.server.pool.places.freed.notify_waiters();
+        tokio::task::yield_now().await;
+    }
+    // Its place goes to one of them; for the other one the list gives way.
+    yard.plant.slow.store(false, Ordering::SeqCst);
+    let ended: Vec<_> = yard.plant.wires.lock().unwrap().clone();
+    ended.iter().filter(|wire| wire.closed.is_cancelled()).for_each(|wire| wire.die());
+    let both = within(futures_util::future::join(first, second)).await;
+    let both = (both.0.unwrap(), both.1.unwrap());
+    assert!(yard.held(&call("ann")).await.is_err(), "all three are busy");
+    drop(both);
+    yard.end().await;
+}
+
+/// [TRN-4]: the connection of the list is nobody's room while resources are watched over it, and gives way when they are not.
+#[tokio::test]
+async fn a_watched_list_makes_no_room() {
+    let yard = Yard::ready(1, |settings| settings.max_processes = 1).await;
+    drop(yard.held(&call_of("ann", None, ASKABLE)).await.unwrap());
+    assert_eq!(yard.opened(), 1, "the list is read over ann's own");
+    let watch =
+        Watches::add(&yard.server.watches, &PrincipalId::new("ann"), Arc::from("file:///a"), Arc::new(|_| {})).unwrap();
+    let asking = call_of("ann", None, ELICITS);
+    yard.held(&asking).await.unwrap_err();
+    assert_eq!(yard.open()[0].features, Features::ASKABLE, "what is watched over is still there");
+    drop(watch);
+    drop(yard.held(&asking).await.unwrap());
+    assert_eq!(yard.open()[0].features, asking.client.features);
+    assert_eq!(yard.server.status().phase, Phase::Ready, "that was no failure of the server");
+    yard.end().await;
+}
+
+/// [TRN-4]: the connection of the list that ends before anybody took it for its own gives its place back.
+#[tokio::test]
+async fn a_list_that_dies_leaves_no_place_behind() {
+    let yard = Yard::ready(1, |settings| settings.max_processes = 1).await;
+    yard.open()[0].die();
+    until("its place is free", || yard.server.pool.places.count() == 0).await;
+    until("the next one", || yard.opened() == 2 && yard.server.status().phase == Phase::Ready).await;
+    drop(yard.held(&call("ann")).await.unwrap());
+    yard.end().await;
+}
+
+/// [LIM-6, TRN-4]: a principal whose calls hang, and may be asked back, has no more of a server than its share: others always
+/// get in. Who is alone may have all.
+#[tokio::test]
+async fn hanging_calls_leave_room_for_others() {
+    // The list keeps its own where there are several.
+    for (grants, most) in [(2, 4), (1, 8)] {
+        let yard = Yard::ready(grants, |settings| settings.max_processes = 8).await;
+        let ann = call_of("ann", None, ELICITS);
+        let mut held = Vec::new();
+        for _ in 0..most {
+            held.push(yard.held(&ann).await.unwrap());
+        }
+        let mut next = Box::pin(yard.server.held_for(&ann));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(next.as_mut().poll(&mut context).is_pending(), "it waits for one of its own");
+        if grants > 1 {
+            held.push(yard.held(&call_of("bob", None, ELICITS)).await.unwrap());
+            held.push(yard.held(&call("cid")).await.unwrap());
+            assert!(next.as_mut().poll(&mut context).is_pending());
+        }
+        drop(held.remove(0));
+        drop(within(next).await.unwrap());
+        drop(held);
+        yard.end().await;
+    }
+}
