@@ -29,6 +29,8 @@ done
 const PRINCIPALS: usize = 8;
 /// Sessions that go on at once.
 const TOGETHER: usize = 4;
+/// How long a session of the gateway for many outlives its client: longer than a client of a busy machine pauses.
+const SESSION_IDLE_SECS: u64 = 5;
 /// Sessions before memory is measured for the first time: by then everything has been used once.
 const WARM_UP: usize = 40;
 
@@ -76,7 +78,7 @@ impl Soak {
             .map(|at| format!("[principals.p{at}]\nmcp_bundles = [\"all\"]\n{}", TestApp::key(&format!("p{at}"))))
             .collect();
         let rest =
-            format!("[limits]\nsession_idle_secs = 1\n{tables}[mcp_bundles.all]\nservers = [{names}]\n{principals}");
+            format!("[limits]\nsession_idle_secs = {SESSION_IDLE_SECS}\n{tables}[mcp_bundles.all]\nservers = [{names}]\n{principals}");
         let started = Gateway::try_start_with("keys", "127.0.0.1:0", &rest).await;
         let mut gateway = started.unwrap_or_else(|ended| panic!("{ended:?}"));
         gateway.overhear(&self.tasks);
@@ -163,7 +165,7 @@ impl Soak {
     async fn settled(&self, gateway: &Gateway, at_most: u64) -> u64 {
         let mut least = u64::MAX;
         let looking = async {
-            for _ in 0..60 {
+            for _ in 0..SESSION_IDLE_SECS * 40 {
                 least = least.min(resident_kib(gateway.pid()));
                 if least <= at_most {
                     return;
