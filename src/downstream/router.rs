@@ -39,11 +39,10 @@ impl Transport {
 
 /// Reads a path, which may begin with the gateway's public one: another proxy takes that off, or does not.
 pub(super) fn route(path: &str, public_path: &str, http_sse: HttpSse) -> Route {
-    match own(path, http_sse) {
-        Route::Unknown if !public_path.is_empty() => {
-            path.strip_prefix(public_path).map_or(Route::Unknown, |path| own(path, http_sse))
-        }
-        route => route,
+    let found = own(path, http_sse);
+    match path.strip_prefix(public_path) {
+        Some(path) if found == Route::Unknown => own(path, http_sse),
+        Some(_) | None => found,
     }
 }
 
