@@ -124,6 +124,19 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
     /// Tells the server that its client's roots have changed, where it was told that it would be.
     fn roots_changed(self: Arc<Self>) {}
 
+    /// Is cancelled once the server has asked for roots before the first call; `None` where such a question is refused.
+    fn early(&self) -> Option<&CancellationToken> {
+        None
+    }
+
+    /// Says whether the server has asked for roots before the first call.
+    fn has_asked_early(&self) -> bool {
+        self.early().is_some_and(CancellationToken::is_cancelled)
+    }
+
+    /// Refuses what the server asks while no call is under way: nobody is about to call. The first call ends that.
+    fn refuse_early(&self) {}
+
     /// Returns what the server has said of watched resources and of visits.
     fn heard(&self) -> &Arc<Heard>;
 

@@ -373,7 +373,12 @@ impl Server {
     fn adopt(self: &Arc<Self>, stock: &mut Stock, key: &Key, call: &UpstreamCall) -> Option<Held> {
         let (link, place) = stock.unowned.as_ref()?;
         let fits = link.era() == key.era && key.features == self.listed_with(key.era) && !link.closed().is_cancelled();
-        if !fits || !matches!(key.holder, Holder::Principal(_)) || place.assign(&call.principal).is_err() {
+        // One whose question for roots was refused would go without them.
+        if link.has_asked_early()
+            || !fits
+            || !matches!(key.holder, Holder::Principal(_))
+            || place.assign(&call.principal).is_err()
+        {
             return None;
         }
         let (link, _place) = stock.unowned.take()?;

@@ -71,6 +71,8 @@ pub struct Server {
     pub(super) started: AtomicBool,
     /// One principal alone is granted it.
     pub(super) sole: AtomicBool,
+    /// It has asked for roots before the first call of a connection.
+    pub(super) early: AtomicBool,
     /// The list must be read over another connection than the one that has become a principal's own.
     pub(super) apart: Notify,
     /// The whole set is being closed: nothing is started again.
@@ -114,6 +116,7 @@ impl Server {
             hidden: AtomicBool::new(false),
             started: AtomicBool::new(false),
             sole: AtomicBool::new(false),
+            early: AtomicBool::new(false),
             apart: Notify::new(),
             stopping: CancellationToken::new(),
             doubts: watch::Sender::new(0),

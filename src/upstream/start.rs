@@ -5,6 +5,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -19,6 +20,8 @@ use super::place::Place;
 use super::pool::{Found, Holder, Key, Outcome};
 use super::server::{Phase, Server};
 
+/// How long a new connection is waited for that will ask for roots, as others of its server have.
+const EARLY_MAX: Duration = Duration::from_secs(1);
 /// A connection that has lived so long counts as good.
 pub(super) const STABLE: Duration = Duration::from_secs(10);
 
@@ -126,16 +129,34 @@ impl Server {
 
     async fn open(&self, want: Want) -> Result<Started, StartError> {
         tracing::debug!(server = %self.name(), era = ?want.era, features = ?want.features, "a connection is started");
+        let roots = want.features.contains(Feature::Roots) && self.asks_early();
         let opening = async {
             let _turn = self.pool.starts.acquire().await;
             let open = Arc::clone(&self.connector).open(want);
-            tokio::time::timeout(self.settings().start_timeout, open).await.unwrap_or_else(|_| Err(late()))
+            let opened =
+                tokio::time::timeout(self.settings().start_timeout, open).await.unwrap_or_else(|_| Err(late()));
+            if let (true, Ok(started)) = (roots, &opened)
+                && let Some(early) = started.link.early()
+            {
+                // Its first call would be sent before the answer that it may need.
+                let _asked = tokio::time::timeout(EARLY_MAX, early.cancelled()).await.is_ok();
+            }
+            opened
         };
         tokio::select! {
             biased;
             () = self.stopping.cancelled() => Err(stopped()),
             opened = opening => opened,
         }
+    }
+
+    /// Says whether the server has asked for roots before the first call, on the connection of the list or before.
+    fn asks_early(&self) -> bool {
+        let catalog = self.catalog.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        if catalog.is_some_and(|link| link.has_asked_early()) {
+            self.early.store(true, Ordering::Relaxed);
+        }
+        self.early.load(Ordering::Relaxed)
     }
 
     /// Puts a connection in its place, where somebody may still have it.
@@ -245,6 +266,7 @@ impl Server {
         let open = Arc::clone(&self.connector).open(want);
         let started =
             tokio::time::timeout(self.settings().start_timeout, open).await.unwrap_or_else(|_| Err(late()))?;
+        started.link.refuse_early();
         // A call may have started one meanwhile.
         if let Some(owned) = self.offered() {
             started.link.close();

@@ -48,7 +48,7 @@ async fn what_is_asked_while_lists_are_read_is_refused_at_once() {
     let app = TestApp::open(&[("up", quiz.lines_of_early())]).await;
     let client = Client::connect(Era::Legacy, app.addr, "/mcp", None).await;
     assert_eq!(client.names().await, ALL);
-    for id in ["early-1", "early-2"] {
+    for id in ["roots-1", "early-2"] {
         until("a refusal", || quiz.count(&[id, "-32601"]) == 1).await;
     }
     assert!(client.call_with("up__plain", "{}").await.is_result());

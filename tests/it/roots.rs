@@ -1,6 +1,8 @@
 //! A client says that its roots have changed: the servers' connections that are its own alone are told, and no others
 //! (protocol §4.2).
 
+use serde_json::{Value, json};
+
 use crate::support::quiz::{ABLE, Quiz};
 use crate::support::{Client, Era, TestApp, until};
 
@@ -52,4 +54,38 @@ async fn a_stateless_server_is_told_of_no_roots() {
     assert_eq!(quiz.count(&["notifications/roots/list_changed"]), 0);
     assert_eq!(quiz.count(&["tools/call", "listChanged"]), 0);
     app.stop().await;
+}
+
+/// [TRN-10, TRN-4]: a child that asks for roots as soon as it is initialized, as file servers do, has them before its client's
+/// first call; whoever changes them is asked again before its next call. Whose list was read over it, or not: the child whose
+/// question nobody could answer is no client's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_asks_for_roots_by_itself_has_them_before_the_call() {
+    for era in [Era::Legacy, Era::Stateless] {
+        let quiz = Quiz::start(Era::Legacy, true).await;
+        let app = TestApp::open(&[("up", quiz.lines_of_early())]).await;
+        until("the list's child was refused", || quiz.count(&["roots-1", "-32601"]) == 1).await;
+        let client = Client::able(era, app.addr, "/mcp", None, ABLE).await;
+        let have = |uri: &'static str| {
+            move |method: &str, _: &Value| {
+                assert_eq!(method, "roots/list");
+                json!({ "roots": [{ "uri": uri }] })
+            }
+        };
+        let told = client.asked("up__plain", json!({}), have("file:///one")).await;
+        assert_eq!(told.answer["result"]["roots"], json!([{ "uri": "file:///one" }]), "{era:?}: {told:?}");
+        let told = client.asked("up__plain", json!({}), have("file:///none")).await;
+        assert!(told.asked.is_empty(), "{era:?}: {told:?}");
+        assert_eq!(told.answer["result"]["roots"], json!([{ "uri": "file:///one" }]), "{era:?}: {told:?}");
+        if era == Era::Legacy {
+            assert_eq!(client.post(&[], CHANGED).await.status, 202);
+            until("the server is told", || quiz.count(&["notifications/roots/list_changed"]) == 1).await;
+            let told = client.asked("up__plain", json!({}), have("file:///two")).await;
+            assert_eq!(told.asked.len(), 1, "{told:?}");
+            // Where the call was on its way before the server asked, the next one knows.
+            let told = client.asked("up__plain", json!({}), have("file:///none")).await;
+            assert_eq!(told.answer["result"]["roots"], json!([{ "uri": "file:///two" }]), "{told:?}");
+        }
+        app.stop().await;
+    }
 }

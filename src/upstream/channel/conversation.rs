@@ -23,8 +23,9 @@ use crate::wire::jsonrpc::{
 };
 use crate::wire::mcp::{Era, Feature, Features, InputKind};
 
+use super::early::Early;
 use super::framing::{Whose, in_head, whose};
-use super::pending::{Slot, Table};
+use super::pending::{Owners, Slot, Table};
 use super::waiting::Waiting;
 
 /// How many cancellations and answers wait to be written; when full, the next is dropped and counted.
@@ -55,6 +56,8 @@ pub(in crate::upstream) struct Conversation {
     features: Features,
     /// Questions that are out.
     questions: Mutex<HashMap<RequestId, Asked>>,
+    /// Those that came while no call was under way.
+    early: Early,
     /// Bounds them; one call alone is asked at a time.
     asking: Arc<Room>,
     pub(in crate::upstream) changes: watch::Sender<Changes>,
@@ -80,6 +83,7 @@ impl Conversation {
             counts: Counts::default(),
             features,
             questions: Mutex::default(),
+            early: Early::default(),
             asking: Room::of_call(),
             changes: watch::Sender::new(Changes::default()),
             loudness: Loudness::default(),
@@ -117,10 +121,23 @@ impl Conversation {
         self.era().map_or_else(|| self.initializing.load(Ordering::Acquire), |era| era == Era::Legacy)
     }
 
-    /// Enters a request; it is yet to be sent.
+    /// Enters a request; it is yet to be sent. A client's call takes what was kept for it, and is sent when that is answered.
     pub(in crate::upstream) fn enter(self: &Arc<Self>, outgoing: Outgoing) -> Result<Waiting, Reject> {
         let (id, slot) = self.table.enter(outgoing)?;
-        Ok(Waiting::new(Arc::clone(self), id, slot))
+        let first = if self.early.is_empty() { Vec::new() } else { self.ask_kept(&slot) };
+        Ok(Waiting::new(Arc::clone(self), (id, slot), first))
+    }
+
+    /// Is cancelled once the server has asked for roots before the first call.
+    pub(in crate::upstream) const fn early(&self) -> &CancellationToken {
+        &self.early.asked
+    }
+
+    /// Refuses what the server asks while no call is under way, until there was a first one.
+    pub(in crate::upstream) fn refuse_early(self: &Arc<Self>) {
+        for request in self.early.refuse() {
+            self.put(None, &request);
+        }
     }
 
     pub(super) fn with_era(&self, outcome: Outcome, era: Era) -> Outcome {
@@ -279,10 +296,10 @@ impl Conversation {
                 }
             }
             "notifications/cancelled" => {
-                if let Some(id) = question::taken_back(notification)
-                    && let Some(asked) = self.open_questions().remove(&id)
-                {
-                    asked.withdraw();
+                if let Some(id) = question::taken_back(notification) {
+                    let asked = self.open_questions().remove(&id);
+                    asked.inspect(Asked::withdraw);
+                    self.early.forget(&id);
                 }
             }
             other => {
@@ -300,18 +317,64 @@ impl Conversation {
             return;
         }
         // The pool gives a channel that may ask to one call at a time, so the one in flight is the one that asks.
-        let call = self.table.only_call().filter(|_| self.features.may_be_asked());
-        let features = call.as_ref().and_then(|slot| slot.features()).map(|theirs| theirs.and(self.features));
+        let call = || self.table.only_call().filter(|_| self.features.may_be_asked());
+        if let Some(slot) = call() {
+            self.put(Some(&slot), request);
+            return;
+        }
+        // One may begin at any moment.
+        let kept = self.keeps(request);
+        match call() {
+            Some(slot) if kept => drop(self.ask_kept(&slot)),
+            None if kept => {}
+            call => drop(self.put(call.as_ref(), request)),
+        }
+    }
+
+    /// Keeps a question for roots for the next call, where that can be of one client alone: roots are of a client, and not of
+    /// a call.
+    fn keeps(&self, request: &Request) -> bool {
+        if request.method != InputKind::Roots.method() || !self.features.contains(Feature::Roots) {
+            return false;
+        }
+        let keeps = match self.table.resting() {
+            Owners::Nobody => {
+                self.early.asked.cancel();
+                !self.early.refuses()
+            }
+            Owners::One => true,
+            Owners::Several => false,
+        };
+        keeps && self.early.keep(request)
+    }
+
+    /// Asks what was kept of a client's call, as long as the channel has been nobody else's; returns what is asked.
+    fn ask_kept(self: &Arc<Self>, slot: &Arc<Slot>) -> Vec<Asked> {
+        if slot.features().is_none() {
+            return Vec::new();
+        }
+        let call = self.table.has_one_owner().then_some(slot);
+        self.early.take().iter().filter_map(|request| self.put(call, request)).collect()
+    }
+
+    /// Asks a call's client, or answers here; returns what is asked.
+    fn put(self: &Arc<Self>, call: Option<&Arc<Slot>>, request: &Request) -> Option<Asked> {
+        let features = call.and_then(|slot| slot.features()).map(|theirs| theirs.and(self.features));
         let answer = match (question::hear(request, features), call) {
             (Verdict::Answer(response), _) => *response,
-            (Verdict::Ask(kind, params), Some(slot)) => match self.question(&slot, request, (kind, params)) {
-                Ok(question) => return slot.ask(question),
+            (Verdict::Ask(kind, params), Some(slot)) => match self.question(slot, request, (kind, params)) {
+                Ok(question) => {
+                    let asked = question.responder.asked();
+                    slot.ask(question);
+                    return Some(asked);
+                }
                 Err(full) => question::too_many(request, full),
             },
             // Without a call there are no features, and nothing is asked.
-            (Verdict::Ask(..), None) => return,
+            (Verdict::Ask(..), None) => return None,
         };
         self.send_control(answer.raw);
+        None
     }
 
     fn question(

@@ -4,6 +4,7 @@
 //! Not for: bytes and their ends (`stdio`, `http`). Invariant: nothing on it but an answer says which request it is about.
 
 mod conversation;
+mod early;
 pub(super) mod framing;
 mod pending;
 mod waiting;

@@ -37,6 +37,10 @@ struct Inner {
     stragglers: Vec<(u64, OwnerKey)>,
     /// There were more of them than are remembered.
     forgotten: bool,
+    /// Whose call came first.
+    first: Option<OwnerKey>,
+    /// Others have called since.
+    others: bool,
     /// Set once no request is taken any more.
     shut: Option<Reject>,
 }
@@ -58,6 +62,17 @@ struct State {
     questions: VecDeque<Question>,
     outcome: Option<Outcome>,
     waker: Option<Waker>,
+}
+
+/// Whose calls a connection has had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::upstream) enum Owners {
+    /// Nobody's.
+    Nobody,
+    /// One owner's.
+    One,
+    /// Several owners', or it is not known.
+    Several,
 }
 
 /// What is to be done for a request whose caller has gone.
@@ -86,6 +101,9 @@ impl Table {
         let mut inner = self.inner();
         if let Some(reject) = &inner.shut {
             return Err(reject.clone().safe_to_retry());
+        }
+        if let Outgoing::Call(call) = &outgoing {
+            inner.called_by(&call.owner.key);
         }
         inner.last_id += 1;
         let id = inner.last_id;
@@ -174,6 +192,23 @@ impl Table {
         (second.is_none() && clear).then(|| Arc::clone(first))
     }
 
+    /// Says whose calls it has had, while none is under way.
+    pub(in crate::upstream) fn resting(&self) -> Owners {
+        let inner = self.inner();
+        let busy = inner.slots.values().any(|slot| slot.features().is_some());
+        match &inner.first {
+            _ if self.shared || busy || inner.others => Owners::Several,
+            Some(_) => Owners::One,
+            None => Owners::Nobody,
+        }
+    }
+
+    /// Says whether all its calls are of one owner.
+    pub(in crate::upstream) fn has_one_owner(&self) -> bool {
+        let inner = self.inner();
+        !self.shared && !inner.others && inner.first.is_some()
+    }
+
     /// Says whose calls were given up that the server has not answered.
     pub(in crate::upstream) fn left_behind(&self, owner: &OwnerKey) -> Left {
         self.inner().left_behind(owner)
@@ -219,6 +254,14 @@ impl Table {
 // === impl Inner ===
 
 impl Inner {
+    /// Takes note of a call's owner.
+    fn called_by(&mut self, owner: &OwnerKey) {
+        match &self.first {
+            Some(first) => self.others |= first != owner,
+            None => self.first = Some(owner.clone()),
+        }
+    }
+
     /// Takes note that nobody waits any more for what the server may work on.
     fn give_up(&mut self, id: u64, slot: &Slot) {
         let Some(owner) = slot.owner() else { return };

@@ -31,7 +31,7 @@ pub(in crate::upstream) fn call_of(features: Features) -> Outgoing {
 }
 
 /// The same, of an owner.
-fn owned(features: Features, key: OwnerKey) -> Outgoing {
+pub(in crate::upstream) fn owned(features: Features, key: OwnerKey) -> Outgoing {
     let request = request(
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"mine"}}}"#,
     );

@@ -5,22 +5,29 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
+use futures_util::future::join_all;
 
-use crate::exchange::{Event, Reply};
+use crate::exchange::{Asked, Event, Reply};
 use crate::upstream::link::BoxFuture;
 use crate::wire::mcp::Era;
 
 use super::conversation::Conversation;
 use super::pending::{Abandoned, Slot};
 
+/// How long a call waits for what its client is asked before it.
+pub(super) const FIRST_MAX: Duration = Duration::from_secs(5);
+
 /// A request that waits; dropping it before its end cancels it at the server [R107].
 pub(in crate::upstream) struct Waiting {
     conversation: Arc<Conversation>,
     id: u64,
     slot: Arc<Slot>,
+    /// What is to be answered before it is sent.
+    first: Vec<Asked>,
     /// What sends it, if that is not over when the first answer may come; its failure ends the request.
     sending: Option<BoxFuture<()>>,
     ended: bool,
@@ -36,13 +43,28 @@ struct EventsOf {
 // === impl Waiting ===
 
 impl Waiting {
-    pub(super) const fn new(conversation: Arc<Conversation>, id: u64, slot: Arc<Slot>) -> Self {
-        Self { conversation, id, slot, sending: None, ended: false }
+    pub(super) fn new(conversation: Arc<Conversation>, (id, slot): (u64, Arc<Slot>), first: Vec<Asked>) -> Self {
+        Self { conversation, id, slot, first, sending: None, ended: false }
+    }
+
+    /// Says whether something is to be answered before the request is sent.
+    pub(in crate::upstream) const fn asks_first(&self) -> bool {
+        !self.first.is_empty()
     }
 
     /// Has the request sent while its answer is waited for.
     pub(in crate::upstream) fn sent_by(mut self, sending: BoxFuture<()>) -> Self {
-        self.sending = Some(sending);
+        let first = std::mem::take(&mut self.first);
+        self.sending = Some(if first.is_empty() {
+            sending
+        } else {
+            Box::pin(async move {
+                // Who does not answer has its call sent all the same.
+                let answered = join_all(first.iter().map(|asked| asked.over()));
+                let _in_time = tokio::time::timeout(FIRST_MAX, answered).await.is_ok();
+                sending.await;
+            })
+        });
         self
     }
 

@@ -113,11 +113,24 @@ impl Connection {
         let id = waiting.id();
         let text = one_line(outgoing.render(id, era));
         drop(outgoing);
+        if waiting.asks_first() {
+            let sending = async move { self.send(id, text).await };
+            return waiting.sent_by(Box::pin(sending)).reply(era).await;
+        }
+        self.send(id, text).await;
+        waiting.reply(era).await
+    }
+
+    async fn send(&self, id: u64, text: Bytes) {
         // A closed queue means that the table is shut: the outcome is there, or about to be.
         if self.lines.send(Line { id: Some(id), text }).await.is_err() {
             self.table.finish(id, Err(self.reject(RejectKind::Upstream, "is not running").safe_to_retry()));
         }
-        waiting.reply(era).await
+    }
+
+    /// Refuses what the server asks while no call is under way.
+    pub(super) fn refuse_early(&self) {
+        self.conversation.refuse_early();
     }
 
     /// Writes a notification of the gateway's own.

@@ -183,6 +183,14 @@ impl Link for StdioLink {
         self.connection.roots_changed();
     }
 
+    fn early(&self) -> Option<&CancellationToken> {
+        Some(self.connection.early())
+    }
+
+    fn refuse_early(&self) {
+        self.connection.refuse_early();
+    }
+
     fn relist(&self) {
         Changes::all(&self.connection.changes);
     }

@@ -1,7 +1,8 @@
 """A scripted MCP server over stdio that asks: the tool `quiz` runs the script in its arguments.
 
 Arguments: what it speaks (legacy, stateless), and the path of its log, to which every line that it reads is written; with
-`early` it asks two questions as soon as it is told that it is initialized.
+`early` it asks two questions as soon as it is told that it is initialized, and for roots again when they have changed; the
+result of `plain` then says in `roots` what it knows of them.
 `quiz` takes `rounds`, a list of lists of questions ({"method", "params"}). A legacy server sends each round's questions and
 waits for all answers; a stateless one ends the call with `input_required`. The result's `answers` holds, round by round, what
 was answered. A question with `withdraw` is cancelled by the server as soon as it is sent; the visit of one with `over`
@@ -17,6 +18,7 @@ CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 log = open(PATH, "a", encoding="utf-8", buffering=1)
 calls, questions, last = {}, {}, [100]
 declared = {}
+roots, asked_roots = [], 1
 
 
 def send(message):
@@ -85,13 +87,18 @@ for line in sys.stdin.buffer:
     message = json.loads(line)
     method, id = message.get("method"), message.get("id")
     if method is None:
+        if str(id).startswith("roots-") and "result" in message:
+            roots = message["result"]["roots"]
         answered(id, message.get("result", message.get("error")))
     elif method == "notifications/cancelled":
         calls.pop(json.dumps(message["params"]["requestId"]), None)
     elif id is None:
         if method == "notifications/initialized" and EARLY:
-            send({"id": "early-1", "method": "roots/list"})
+            send({"id": "roots-1", "method": "roots/list"})
             send({"id": "early-2", "method": "elicitation/create", "params": {"message": "?", "requestedSchema": {}}})
+        if method == "notifications/roots/list_changed" and EARLY:
+            asked_roots += 1
+            send({"id": f"roots-{asked_roots}", "method": "roots/list"})
     elif ("io.modelcontextprotocol/protocolVersion" in json.dumps(message)) != (SPEAKS == "stateless"):
         send({"id": id, "error": {"code": -32601, "message": "no"}})
     elif method == "initialize":
@@ -108,6 +115,7 @@ for line in sys.stdin.buffer:
         send({"id": id, "error": {"code": -32602, "message": "no such tool for you"}})
     elif method == "tools/call" and message["params"]["name"] == "plain":
         more = {"resultType": "complete"} if SPEAKS == "stateless" else {}
+        more.update({"roots": roots} if EARLY else {})
         send({"id": id, "result": {**more, "content": []}})
     elif method == "tools/call" and message["params"]["name"] in ("quiz", "asking"):
         if SPEAKS == "stateless":

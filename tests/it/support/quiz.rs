@@ -382,7 +382,12 @@ pub(crate) struct Told {
 impl Client {
     /// Calls `quiz` and answers whatever is asked: on the stream of the call, or by trying again.
     pub(crate) async fn quiz(&self, name: &str, rounds: Value, answer: impl Fn(&str, &Value) -> Value) -> Told {
-        let arguments = json!({ "rounds": rounds }).to_string();
+        self.asked(name, json!({ "rounds": rounds }), answer).await
+    }
+
+    /// Calls a tool and answers whatever is asked.
+    pub(crate) async fn asked(&self, name: &str, arguments: Value, answer: impl Fn(&str, &Value) -> Value) -> Told {
+        let arguments = arguments.to_string();
         match self.era {
             Era::Legacy => self.answers_on_the_way(name, &arguments, answer).await,
             Era::Stateless => self.answers_by_retry(name, &arguments, answer).await,

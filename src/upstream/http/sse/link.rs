@@ -45,6 +45,14 @@ impl Link for SseLink {
         self.0.conversation.roots_changed();
     }
 
+    fn early(&self) -> Option<&CancellationToken> {
+        Some(self.0.conversation.early())
+    }
+
+    fn refuse_early(&self) {
+        self.0.conversation.refuse_early();
+    }
+
     fn relist(&self) {
         Changes::all(&self.0.conversation.changes);
     }
