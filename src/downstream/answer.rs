@@ -264,7 +264,7 @@ pub(super) fn log_refusal(refusal: &Refusal, principal: Option<&PrincipalId>, me
         principal = principal.map_or("-", PrincipalId::as_str),
         method,
         status = refusal.status.as_u16(),
-        code = refusal.code.0,
+        error = refusal.code.0,
         reason = ?refusal.reason,
         code = refusal.reason.code().id(),
         detail = %refusal.detail,

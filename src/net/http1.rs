@@ -31,6 +31,8 @@ const READ_BYTES: usize = 8 << 10;
 const PIECE_BYTES: usize = 256 << 10;
 /// A larger body is not copied behind its head.
 const JOIN_BYTES_MAX: usize = 16 << 10;
+/// What a record of TLS begins with, an alert or a handshake, and no head of HTTP does.
+const TLS_RECORDS: [u8; 2] = [0x15, 0x16];
 
 /// Why an exchange failed.
 #[derive(Debug, thiserror::Error)]
@@ -148,6 +150,9 @@ impl Head {
             Ok(httparse::Status::Complete(length)) => length,
             Ok(httparse::Status::Partial) => return Ok(None),
             Err(httparse::Error::TooManyHeaders) => return Err(ExchangeError::Malformed("too many headers")),
+            Err(_) if read.first().is_some_and(|first| TLS_RECORDS.contains(first)) => {
+                return Err(ExchangeError::Malformed("it answers in TLS, so its url must begin with https"));
+            }
             Err(_) => return Err(ExchangeError::Malformed("no HTTP/1.1 response")),
         };
         let status = response.code.and_then(|code| StatusCode::from_u16(code).ok());

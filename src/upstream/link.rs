@@ -76,7 +76,7 @@ pub(super) struct Started {
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum StartError {
     /// The server does not speak the era that was wanted.
-    #[error("does not speak the {0:?} era: {1}")]
+    #[error("does not speak MCP {era}: {1}", era = words(*.0))]
     Era(Era, String),
     /// It could not be reached, ended, or did not answer in time. The text names the cause.
     #[error("{0}")]
@@ -84,6 +84,14 @@ pub(super) enum StartError {
     /// There are as many processes as there may be.
     #[error("{0}")]
     Full(Full),
+}
+
+/// An era as an operator knows it.
+const fn words(era: Era) -> &'static str {
+    match era {
+        Era::Legacy => "of 2024-11-05 to 2025-11-25",
+        Era::Stateless => "of 2026-07-28",
+    }
 }
 
 /// One live connection.
