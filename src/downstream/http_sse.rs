@@ -186,7 +186,7 @@ impl<H: Handler> Door<H> {
         if let Err(reject) = self.handler.admit(&visit.caller) {
             return visit.refuse(Refusal::of_reject(reject, Era::Legacy), None);
         }
-        let place = match self.place(&visit.principal) {
+        let place = match self.place(&visit.caller) {
             Ok(place) => place,
             Err(refusal) => return visit.refuse(refusal, None),
         };

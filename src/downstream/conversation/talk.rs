@@ -9,7 +9,8 @@ use tokio_util::task::TaskTracker;
 use crate::downstream::AccessLog;
 use crate::downstream::server::Door;
 use crate::exchange::Handler;
-use crate::session::{Place, Session, StreamGuard};
+use crate::limit::Seat;
+use crate::session::{Session, StreamGuard};
 
 use super::call::{Call, InFlight};
 use super::lines::Lines;
@@ -34,7 +35,7 @@ pub(in crate::downstream) struct Talk<H> {
     pub(super) in_flight: InFlight,
     pub(super) session: Option<Open>,
     /// Among the sessions that there may be: of all that this conversation has, one after the other.
-    pub(super) place: Option<Arc<Place>>,
+    pub(super) place: Option<Arc<Seat>>,
     /// Nothing more is heard.
     pub(super) over: CancellationToken,
     /// Bounds the batches in flight, whose requests are not in the table.
@@ -68,7 +69,7 @@ impl<H: Handler> Talk<H> {
     }
 
     /// Has a place already.
-    pub(in crate::downstream) fn at(self, place: Place) -> Self {
+    pub(in crate::downstream) fn at(self, place: Seat) -> Self {
         Self { place: Some(Arc::new(place)), ..self }
     }
 
