@@ -28,7 +28,7 @@ async fn the_log_names_what_was_refused() {
     let client = Client::connect(Era::Stateless, gateway.addr, "/mcp", Some("ann")).await;
     assert_eq!(client.call_with("up__secret", "{}").await.code(), -32602);
     let said = fields(&gateway.says("\"refused\"").await);
-    assert_eq!((&said["code"], &said["error"]), (&"P303".into(), &(-32602).into()), "{said}");
+    assert_eq!((&said["code"], &said["rpc_code"]), (&"P303".into(), &(-32602).into()), "{said}");
     assert_eq!((&said["principal"], &said["detail"]), (&"ann".into(), &"up__secret".into()), "{said}");
     assert_eq!(client.call_with("up__made_up", "{}").await.code(), -32602);
     let said = fields(&gateway.says("\"refused\"").await);
