@@ -90,6 +90,12 @@ pub(super) fn listen() -> Rows {
                 "Whether /sse and /sse/SERVER are there too, for clients that know HTTP+SSE of 2024-11-05 alone.",
             ),
         ),
+        (
+            "public_url",
+            text(
+                "The gateway's URL as clients behind another proxy see it, as https://example.com/tools: /sse names its path.",
+            ),
+        ),
         ("tls_cert", text("The certificate and its chain in PEM form; read again when it changes.")),
         ("tls_key", text("Its private key in PEM form, not encrypted.")),
     ]

@@ -146,6 +146,7 @@ impl<H: Handler> Downstream<H> {
     /// Ends the legacy sessions that `keeps` does not keep, with what they have in flight; returns how many [CFG-4].
     pub fn retain_sessions(&self, keeps: impl Fn(&PrincipalId, &Endpoint) -> bool) -> usize {
         let ended = self.0.sessions.retain(&keeps);
+        self.0.parked.retain(|principal| keeps(principal, &Endpoint::All));
         self.0.streams.retain_of(keeps);
         ended
     }
@@ -192,7 +193,7 @@ impl<H: Handler> Door<H> {
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let (transport, endpoint) = match route(uri.path(), self.settings.http_sse) {
+        let (transport, endpoint) = match route(uri.path(), &self.settings.public_path, self.settings.http_sse) {
             Route::Endpoint(transport, endpoint) => (transport, Some(endpoint)),
             Route::NoServer => (Transport::Streamable, None),
             Route::Unknown => return seen.refuse(Fault::NotFound),
@@ -210,11 +211,16 @@ impl<H: Handler> Door<H> {
         let Some(endpoint) = endpoint.filter(|endpoint| *endpoint == Endpoint::All || caller.serves(endpoint)) else {
             return seen.refuse(Fault::NotFound);
         };
-        let over = if verb == Verb::POST { self.handler.admit(&caller).err() } else { None };
+        // What is taken away is not counted, so that it always can be.
+        let counts = matches!(verb, Verb::GET | Verb::POST);
+        let over = if counts { self.handler.admit(&caller).err() } else { None };
         let take = Take::read(&headers);
         let mut visit = Visit { caller, principal, endpoint, headers, take, method: seen.method };
         if let Some(reject) = over {
-            let taken = Box::pin(self.over_rate(transport, &mut visit, uri.query(), body)).await;
+            let taken = match verb {
+                Verb::POST => Box::pin(self.over_rate(transport, &mut visit, uri.query(), body)).await,
+                _ => None,
+            };
             return taken.unwrap_or_else(|| seen.refuse(Refusal::of_reject(reject, Era::Stateless)));
         }
         let response = match (transport, verb) {

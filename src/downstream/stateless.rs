@@ -143,7 +143,7 @@ impl<H: Handler> Door<H> {
         }
         let client = ClientFacts::new(version, meta.client_info.clone(), capabilities.clone()).logging(wanted);
         let (principal, id) = (visit.principal.clone(), Some(request.id.clone()));
-        let asker = Asker { era: Era::Stateless, id, principal, method: method.spec().name, log, capabilities };
+        let asker = Asker { version, id, principal, method: method.spec().name, log, capabilities };
         let call = call_of(visit, method, request, meta, mirror)?;
         Ok((method, call, asker, client))
     }

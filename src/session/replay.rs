@@ -95,7 +95,7 @@ struct State {
     /// The number of the last event.
     number: u64,
     bytes: usize,
-    /// Since when the call is over and nobody reads.
+    /// Since when the call is over and its client has gone, for the first time.
     left: Option<Moment>,
 }
 
@@ -252,7 +252,6 @@ impl Kept {
             return None;
         }
         state.holder += 1;
-        state.left = None;
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
@@ -267,7 +266,8 @@ impl Kept {
             return None;
         }
         if state.source.is_none() {
-            state.left = Some(self.clock.now());
+            // Who comes back again and again does not keep it for ever.
+            state.left.get_or_insert_with(|| self.clock.now());
             return None;
         }
         state.holder += 1;

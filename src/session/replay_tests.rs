@@ -210,6 +210,22 @@ fn time_begins_when_the_call_is_over_and_its_client_gone() {
     assert_eq!(shelf.bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
 }
 
+/// [LIM-6]: who comes back again and again, each time before it is over, does not keep it for ever.
+#[test]
+fn coming_back_does_not_prolong_the_time() {
+    let clock = Clock::manual();
+    let shelf = Shelf::new(WIDE, clock.clone(), 7);
+    let (kept, holder) = kept(&shelf, &[Some("answer")]);
+    while !matches!(poll(&kept, holder), Poll::Ready(None)) {}
+    kept.let_go(holder);
+    clock.advance(Duration::from_secs(40));
+    assert_eq!(missed(&kept, 0).len(), 1);
+    clock.advance(Duration::from_secs(19));
+    assert!(shelf.find(&kept.id(0)).is_some());
+    clock.advance(Duration::from_secs(1));
+    assert!(shelf.find(&kept.id(0)).is_none());
+}
+
 #[test]
 fn a_call_that_nobody_goes_on_with_says_so() {
     let shelf = Shelf::new(WIDE, Clock::manual(), 7);

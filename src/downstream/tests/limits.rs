@@ -23,6 +23,19 @@ async fn a_request_over_its_rate_is_refused_before_its_body_is_read() {
     assert_eq!(house.post(LEGACY, &initialize("null")).await.status, 200);
 }
 
+/// [LIM-5]: a GET counts as a POST does, whether it opens a stream or comes back to one; a DELETE frees something, and is
+/// never refused for its number.
+#[tokio::test]
+async fn a_get_counts_as_a_request() {
+    let house = House::open();
+    let session = house.session("2025-11-25").await.replace("alice", "busy");
+    for headers in [session.clone(), format!("{session}Last-Event-ID: 0123456789abcdef.0\r\n")] {
+        let got = house.ask("GET", "/mcp", &headers, "").await;
+        assert_eq!((got.code(), got.header("retry-after")), ((429, -31001), Some("3")), "{headers}");
+    }
+    assert_eq!(house.ask("DELETE", "/mcp", &session, "").await.status, 404);
+}
+
 /// [LIM-5, POL-11]: a call that is refused later has a result, in its client's era; another request an error.
 #[tokio::test]
 async fn a_call_that_finds_no_room_has_a_result() {
