@@ -159,11 +159,8 @@ pub(super) fn limits() -> Rows {
         ),
         ("resume_secs", number(1, 3_600, json!(kept), "How long they are kept once the call is over.")),
         ("session_idle_secs", number(1, 604_800, json!(idle), "How long a session may be idle.")),
-        ("sessions", count(1_000_000, door.sessions_max, "The most sessions in all.")),
-        (
-            "sessions_per_principal",
-            count(1_000_000, door.sessions_per_principal_max, "The most sessions of one principal."),
-        ),
+        ("sessions", count(1_000_000, door.sessions_max, "The most sessions, and streams that count as one, in all.")),
+        ("sessions_per_principal", count(1_000_000, door.sessions_per_principal_max, "The most of one principal.")),
         (
             "upload_bytes",
             number(

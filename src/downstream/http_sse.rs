@@ -181,7 +181,7 @@ impl<H: Handler> Door<H> {
         if self.drain.is_draining() {
             return visit.refuse(Fault::Draining, None);
         }
-        let place = match self.place(&visit.principal) {
+        let place = match self.place(&visit.caller) {
             Ok(place) => place,
             Err(refusal) => return visit.refuse(refusal, None),
         };

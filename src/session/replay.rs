@@ -286,7 +286,7 @@ impl Kept {
         state.number += 1;
         let number = state.number;
         state.grow(Event { number, frames: self.stand_in(number, words), last: true, shares: false });
-        while state.bytes > self.limits.stream_bytes && state.drop_oldest() {}
+        state.keep_to(self.limits.stream_bytes);
         self.count(before, state.bytes);
         drop(state);
         drop(source);
@@ -301,6 +301,7 @@ impl Kept {
         }
         let before = state.bytes;
         state.replace_last(told.into());
+        state.keep_to(self.limits.stream_bytes);
         self.count(before, state.bytes);
         drop(state);
         self.stay_in_bounds();
@@ -345,7 +346,7 @@ impl Kept {
                 state.grow(Event { number, frames, last: told.last, shares: false });
             }
         }
-        while state.bytes > most && state.drop_oldest() {}
+        state.keep_to(most);
         self.count(before, state.bytes);
     }
 
@@ -440,6 +441,11 @@ impl State {
         let Some(last) = self.events.back_mut() else { return };
         self.bytes = self.bytes - size(&last.frames) + size(&frames);
         (last.frames, last.shares) = (frames, false);
+    }
+
+    /// Drops the oldest events, but not the answer, until no more than `most` bytes are left.
+    fn keep_to(&mut self, most: usize) {
+        while self.bytes > most && self.drop_oldest() {}
     }
 
     /// Drops the oldest event that is no answer; `false` if there is none. What shares its buffer gets one of its own.

@@ -129,7 +129,7 @@ impl<H: Handler> Talk<H> {
     async fn initialize(&mut self, visit: &Visit<H::Caller>, request: &Request) -> Result<Next, Refusal> {
         let place = match &self.place {
             Some(place) => Arc::clone(place),
-            None => Arc::new(self.door.place(&visit.principal)?),
+            None => Arc::new(self.door.place(&visit.caller)?),
         };
         let (session, answer) = self.door.open(visit, request, Arc::clone(&place)).await?;
         self.place = Some(place);

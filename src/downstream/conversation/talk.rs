@@ -9,7 +9,8 @@ use tokio_util::task::TaskTracker;
 use crate::downstream::AccessLog;
 use crate::downstream::server::Door;
 use crate::exchange::Handler;
-use crate::session::{Place, Session, StreamGuard};
+use crate::limit::Seat;
+use crate::session::{Session, StreamGuard};
 
 use super::call::{Call, InFlight};
 use super::lines::Lines;
@@ -34,7 +35,7 @@ pub(in crate::downstream) struct Talk<H> {
     pub(super) in_flight: InFlight,
     pub(super) session: Option<Open>,
     /// Among the sessions that there may be: of all that this conversation has, one after the other.
-    pub(super) place: Option<Arc<Place>>,
+    pub(super) place: Option<Arc<Seat>>,
     /// Nothing more is heard.
     pub(super) over: CancellationToken,
     /// Ends what carries it: given when the hall ends its session's stream of changes.
@@ -71,7 +72,7 @@ impl<H: Handler> Talk<H> {
     }
 
     /// Has a place already, and cuts what carries it when the hall ends it [CFG-4].
-    pub(in crate::downstream) fn at(self, place: Place, cut: CancellationToken) -> Self {
+    pub(in crate::downstream) fn at(self, place: Seat, cut: CancellationToken) -> Self {
         Self { place: Some(Arc::new(place)), cut, ..self }
     }
 

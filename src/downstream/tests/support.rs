@@ -85,6 +85,10 @@ impl Caller for Guest {
         &self.0
     }
 
+    fn is_one_of_many(&self) -> bool {
+        true
+    }
+
     fn serves(&self, endpoint: &Endpoint) -> bool {
         match endpoint {
             Endpoint::All => true,
