@@ -185,7 +185,7 @@ impl<H: Handler> Door<H> {
             .stopped_by(guard.stop().clone())
             .holding((guard, self.drain.guard()));
         let running = match survives {
-            Some(call) => running.surviving(self.survive(), call),
+            Some(call) => running.surviving(self.survive(visit), call),
             None => running,
         };
         Begun::Calling(running, asker)

@@ -9,9 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::Response;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::exchange::{ByteStream, Caller as _, Handler};
+use crate::limit::Seat;
 use crate::session::{Kept, Priming, Session, Told};
 use crate::wire::jsonrpc::one_line;
 use crate::wire::mcp::ProtocolVersion;
@@ -40,7 +40,7 @@ pub(super) struct Driver {
     /// What the call needs to go on without.
     pub(super) survive: Survive,
     /// Its place among the calls without a client, where it is known that the client leaves.
-    pub(super) slot: Option<OwnedSemaphorePermit>,
+    pub(super) slot: Option<Seat>,
 }
 
 // === impl Driver ===
@@ -53,7 +53,7 @@ impl Driver {
 
     /// Says whether the client may be sent away: the call goes on without it for certain.
     pub(super) fn may_leave(&mut self) -> bool {
-        self.slot = Arc::clone(&self.survive.slots).try_acquire_owned().ok();
+        self.slot = self.survive.seat();
         self.slot.is_some()
     }
 }
@@ -61,8 +61,8 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         let Some(number) = self.kept.let_go(self.number) else { return };
-        let Survive { tasks, slots } = &self.survive;
-        let Some(slot) = self.slot.take().or_else(|| Arc::clone(slots).try_acquire_owned().ok()) else {
+        let tasks = &self.survive.tasks;
+        let Some(slot) = self.slot.take().or_else(|| self.survive.seat()) else {
             tracing::warn!("too many calls without a client; one is cancelled");
             return self.kept.give_up(number, TOO_MANY);
         };
@@ -122,8 +122,9 @@ impl<H: Handler> Door<H> {
     }
 
     /// Returns what a call needs to go on without its client.
-    pub(super) fn survive(&self) -> Survive {
-        Survive { tasks: self.tasks.clone(), slots: Arc::clone(&self.orphans) }
+    pub(super) fn survive(&self, visit: &Visit<H::Caller>) -> Survive {
+        let (tasks, seats) = (self.tasks.clone(), self.orphans.clone());
+        Survive { tasks, seats, principal: visit.principal.clone(), shared: visit.caller.is_one_of_many() }
     }
 
     /// Begins the event stream of a request; `first` was said when it was not known yet that there would be one. In a
@@ -160,7 +161,7 @@ impl<H: Handler> Door<H> {
         let found = session.kept(event_id).filter(|(kept, _)| may(kept));
         let Some((kept, after)) = found else { return visit.refuse(Fault::EventUnknown, None) };
         let Some((missed, number)) = kept.resume(after) else { return visit.refuse(Fault::EventUnknown, None) };
-        let driver = Driver { kept, number, survive: self.survive(), slot: None };
+        let driver = Driver { kept, number, survive: self.survive(visit), slot: None };
         Events::resumed(driver, missed, self.settings.keep_alive).respond()
     }
 }

@@ -8,9 +8,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use tokio::sync::Semaphore;
-
 use crate::exchange::{Event, EventStream, Handling, Reject, RejectKind, ReplyBody, ServerCall};
+use crate::id::PrincipalId;
+use crate::limit::{Seat, Seats};
 use crate::runtime::{Stop, Tasks};
 
 /// A call that runs.
@@ -25,7 +25,11 @@ pub(super) struct Survive {
     /// Starts the task.
     pub(super) tasks: Tasks,
     /// Bounds their number; over it the call is cancelled.
-    pub(super) slots: Arc<Semaphore>,
+    pub(super) seats: Seats,
+    /// Whose call it is.
+    pub(super) principal: PrincipalId,
+    /// There are other principals, to whom something must be left.
+    pub(super) shared: bool,
 }
 
 struct Inner {
@@ -48,6 +52,15 @@ enum State {
     Calling(Handling),
     Over,
     Streaming(EventStream),
+}
+
+// === impl Survive ===
+
+impl Survive {
+    /// Takes a seat among the calls without a client; `None` where there is none.
+    pub(super) fn seat(&self) -> Option<Seat> {
+        self.seats.take(&self.principal, self.shared).ok()
+    }
 }
 
 // === impl Running ===
@@ -128,7 +141,7 @@ impl Drop for Running {
         if matches!(inner.state, State::Over) || survive.tasks.cancelled().is_cancelled() {
             return;
         }
-        let Ok(slot) = Arc::clone(&survive.slots).try_acquire_owned() else {
+        let Some(slot) = survive.seat() else {
             tracing::warn!("too many calls without a client; one is cancelled");
             return;
         };

@@ -13,7 +13,6 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method as Verb, Request, Response, StatusCode, Uri};
-use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
 use crate::exchange::{Caller as _, Endpoint, Handler};
@@ -56,7 +55,7 @@ pub(super) struct Door<H> {
     pub(super) sessions: SessionStore,
     /// The connections, by whose they are.
     pub(super) connections: Seats,
-    pub(super) orphans: Arc<Semaphore>,
+    pub(super) orphans: Seats,
     pub(super) parked: Arc<ParkedCalls>,
     pub(super) streams: Streams<H>,
     pub(super) clock: Clock,
@@ -89,7 +88,7 @@ impl<H: Handler> Downstream<H> {
         let pause = (settings.session_idle / 4).clamp(Duration::from_millis(10), REAP_PAUSE_MAX);
         let sessions = SessionStore::new(limits, clock.clone());
         let connections = Seats::new(settings.connections_max, usize::MAX);
-        let orphans = Arc::new(Semaphore::new(ORPHANS_MAX));
+        let orphans = Seats::new(ORPHANS_MAX, ORPHANS_MAX);
         let limits = ParkedLimits {
             max: settings.parked_max,
             per_principal_max: settings.parked_per_principal_max,

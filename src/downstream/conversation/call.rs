@@ -21,12 +21,13 @@ use crate::downstream::answer::{Asker, Rendered};
 use crate::downstream::respond::{Fault, Refusal};
 use crate::downstream::running::Running;
 
-/// How many requests may be in flight; over it they are refused, so that a cancellation is always read.
-pub(super) const IN_FLIGHT_MAX: usize = 1024;
-
 /// The ids in flight. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct InFlight(Arc<Mutex<HashMap<RequestId, Stop>>>);
+#[derive(Clone, Debug)]
+pub(super) struct InFlight {
+    table: Arc<Mutex<HashMap<RequestId, Stop>>>,
+    /// How many there may be; over it requests are refused, so that a cancellation is always read.
+    max: usize,
+}
 
 /// An id in flight; it is free again when this is dropped.
 #[derive(Debug)]
@@ -55,16 +56,20 @@ pub(super) struct Call {
 // === impl InFlight ===
 
 impl InFlight {
+    pub(super) fn new(max: usize) -> Self {
+        Self { table: Arc::default(), max }
+    }
+
     /// Takes an id.
     ///
     /// # Errors
     /// [`Refusal`]: it is in flight already, or too many are.
     pub(super) fn enter(&self, id: &RequestId) -> Result<Entry, Refusal> {
-        let mut table = self.table();
+        let mut table = self.all();
         if table.contains_key(id) {
             return Err(Fault::DuplicateId.into());
         }
-        if table.len() >= IN_FLIGHT_MAX {
+        if table.len() >= self.max {
             return Err(too_many());
         }
         let stop = Stop::default();
@@ -74,24 +79,24 @@ impl InFlight {
 
     /// Cancels the request of that id, type and spelling exact [IDS]; one that is not known is ignored.
     pub(super) fn cancel(&self, id: &RequestId) {
-        let stop = self.table().get(id).cloned();
+        let stop = self.all().get(id).cloned();
         stop.inspect(Stop::stop);
     }
 
     /// Cancels all.
     pub(super) fn cancel_all(&self) {
-        let all: Vec<_> = self.table().values().cloned().collect();
+        let all: Vec<_> = self.all().values().cloned().collect();
         all.iter().for_each(Stop::stop);
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<RequestId, Stop>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> MutexGuard<'_, HashMap<RequestId, Stop>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.table.table().remove(&self.id);
+        self.table.all().remove(&self.id);
     }
 }
 
@@ -159,7 +164,7 @@ impl Call {
     }
 }
 
-/// The refusal over [`IN_FLIGHT_MAX`].
+/// The refusal of one more.
 pub(super) fn too_many() -> Refusal {
     let reject = Reject::client(RejectKind::TooMany, "Too many requests in flight", ReasonCode::OverLimit);
     Refusal::of_reject(reject, Era::Legacy)
@@ -174,18 +179,21 @@ pub(in crate::downstream) fn log_access(access: AccessLog, principal: &Principal
 
 #[cfg(test)]
 mod tests {
-    use super::{IN_FLIGHT_MAX, InFlight};
+    use super::InFlight;
+    use crate::downstream::conversation::Carrier;
     use crate::wire::jsonrpc::{RequestId, code};
 
     /// Over the bound a request is refused; a place comes back with its request.
     #[test]
     fn requests_in_flight_are_bounded() {
-        let table = InFlight::default();
-        let enter = |number: usize| table.enter(&RequestId::number(number as u64));
-        let entries: Vec<_> = (0..IN_FLIGHT_MAX).map(|number| enter(number).unwrap()).collect();
-        assert_eq!(enter(0).unwrap_err().code, code::INVALID_REQUEST);
-        assert_eq!(enter(IN_FLIGHT_MAX).unwrap_err().code, code::TOO_MANY_SESSIONS);
-        drop(entries);
-        assert!(enter(0).is_ok());
+        for (carrier, most) in [(Carrier::Pipe, 1_024), (Carrier::Http, 100)] {
+            let table = InFlight::new(carrier.requests_max());
+            let enter = |number: usize| table.enter(&RequestId::number(number as u64));
+            let entries: Vec<_> = (0..most).map(|number| enter(number).unwrap()).collect();
+            assert_eq!(enter(0).unwrap_err().code, code::INVALID_REQUEST);
+            assert_eq!(enter(most).unwrap_err().code, code::TOO_MANY_SESSIONS);
+            drop(entries);
+            assert!(enter(0).is_ok());
+        }
     }
 }

@@ -15,9 +15,6 @@ use crate::session::{Session, StreamGuard};
 use super::call::{Call, InFlight};
 use super::lines::Lines;
 
-/// How many batches may be in flight; each holds up to 64 requests.
-const BATCHES_MAX: usize = 16;
-
 /// What brings the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::downstream) enum Carrier {
@@ -52,6 +49,27 @@ pub(super) struct Open {
     pub(super) awake: Option<StreamGuard>,
 }
 
+// === impl Carrier ===
+
+impl Carrier {
+    /// How many requests may be in flight, each of which may have an answer that waits to be read: over HTTP as many as on one
+    /// connection of HTTP/2.
+    pub(super) const fn requests_max(self) -> usize {
+        match self {
+            Self::Http => 100,
+            Self::Pipe => 1_024,
+        }
+    }
+
+    /// How many batches may be in flight; each holds up to 64 requests.
+    const fn batches_max(self) -> usize {
+        match self {
+            Self::Http => 2,
+            Self::Pipe => 16,
+        }
+    }
+}
+
 // === impl Talk ===
 
 impl<H: Handler> Talk<H> {
@@ -61,12 +79,12 @@ impl<H: Handler> Talk<H> {
             door,
             lines,
             carrier,
-            in_flight: InFlight::default(),
+            in_flight: InFlight::new(carrier.requests_max()),
             session: None,
             place: None,
             over: CancellationToken::new(),
             cut: CancellationToken::new(),
-            batches: Arc::new(Semaphore::new(BATCHES_MAX)),
+            batches: Arc::new(Semaphore::new(carrier.batches_max())),
             calls: TaskTracker::new(),
         }
     }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
-use super::support::{Client, House, call, legacy_call, modern};
+use super::support::{Client, House, LEGACY, call, initialize, legacy_call, modern};
 use crate::downstream::DownstreamSettings;
 use crate::downstream::resume::Driver;
 use crate::downstream::running::Survive;
 use crate::exchange::{ClientFacts, Endpoint, Told};
 use crate::id::PrincipalId;
+use crate::limit::Seats;
 use crate::session::{NewSession, Priming, ReplayLimits, Said, SessionLimits, SessionStore};
 use crate::wire::jsonrpc::RequestId;
 use crate::wire::mcp::{Kind, ProtocolVersion};
@@ -155,14 +155,37 @@ async fn a_server_that_pauses_lets_its_client_go() {
         house.gone("pauses").await;
     }
 
-    let orphans = Arc::clone(&house.door.door().orphans);
-    let all = orphans.available_permits().try_into().unwrap();
-    let all = orphans.acquire_many_owned(all).await.unwrap();
+    let orphans = house.door.door().orphans.clone();
+    let all: Vec<_> = std::iter::from_fn(|| orphans.take(&PrincipalId::new("carol"), false).ok()).collect();
     let (mut client, primed) = begin(&mut house, &session, "pauses").await;
     assert_eq!(primed.len(), 1);
     house.hall.gate.notify_one();
     assert_eq!(event(&mut client).await.data.unwrap()["id"], json!(1));
     drop(all);
+}
+
+/// [R45, LIM-6]: a principal that loses its connections, however many, leaves room for the lost calls of the others.
+#[tokio::test]
+async fn one_principals_lost_calls_leave_room_for_others() {
+    let mut house = house();
+    let orphans = house.door.door().orphans.clone();
+    let alices: Vec<_> = std::iter::from_fn(|| orphans.take(&PrincipalId::new("alice"), true).ok()).collect();
+    assert!(!alices.is_empty());
+    let session = house.session("2025-11-25").await;
+    let (client, _) = begin(&mut house, &session, "gate").await;
+    drop(client);
+    // It is cancelled: nothing has opened the gate.
+    house.gone("gate").await;
+    let got = house.post(&LEGACY.replace("alice", "bob"), &initialize("\"2025-11-25\"")).await;
+    let session =
+        format!("{}Mcp-Session-Id: {}\r\n", LEGACY.replace("alice", "bob"), got.header("mcp-session-id").unwrap());
+    let (client, primed) = begin(&mut house, &session, "gate").await;
+    drop(client);
+    house.hall.gate.notify_one();
+    house.gone("gate").await;
+    let mut client = come_back(&house, &session, &primed[0].id).await;
+    assert_eq!(event(&mut client).await.data.unwrap()["id"], json!(1));
+    drop(alices);
 }
 
 /// [R45, FC-IDS-11, FC-CON-05]: the call goes on; who comes back gets what it has missed, once and in order.
@@ -342,7 +365,12 @@ async fn an_answer_that_nobody_looks_at_is_kept_whole() {
         let parts = [Bytes::from_static(br#"{"id":1,"x":"#)].into();
         let said = Said { parts, rest: Some(Box::pin(rest)), last: true, guards: Vec::new() };
         let (_, number) = kept.begin(Box::pin(futures_util::stream::iter([said])), Priming::On);
-        let survive = Survive { tasks: house.tasks.clone(), slots: Arc::new(Semaphore::new(1)) };
+        let survive = Survive {
+            tasks: house.tasks.clone(),
+            seats: Seats::new(1, 1),
+            principal: PrincipalId::new("p"),
+            shared: false,
+        };
         let before = house.tasks.len();
         drop(Driver { kept: Arc::clone(&kept), number, survive, slot: None });
         while house.tasks.len() > before {
