@@ -11,6 +11,7 @@ use crate::exchange::{Event, EventStream, OwnerKey, ReplyBody};
 use crate::id::UpstreamName;
 use crate::upstream::channel::Conversation;
 use crate::upstream::channel::pending::tests::owned;
+use crate::upstream::channel::waiting::FIRST_MAX;
 use crate::upstream::{Isolation, ServerSettings, Transport};
 use crate::wire::mcp::{Era, Feature, Features};
 
@@ -66,8 +67,11 @@ async fn roots_are_asked_for_with_the_next_call() {
         let Some(Event::Ask(question)) = events.next().await else { panic!("no question") };
         assert!(events.next().now_or_never().is_none() && !sent.load(Ordering::SeqCst));
         question.responder.settle(Ok(Bytes::from_static(br#"{"roots":[]}"#)));
-        assert!(events.next().now_or_never().is_none() && sent.load(Ordering::SeqCst));
         let answer = written(&conversation);
+        // The server has a moment to take the answer in.
+        assert!(events.next().now_or_never().is_none() && !sent.load(Ordering::SeqCst));
+        let over = tokio::time::timeout(FIRST_MAX, events.next()).await;
+        assert!(over.is_err() && sent.load(Ordering::SeqCst));
         assert!(answer[0].contains(id) && answer[0].contains(r#""result":{"roots":[]}"#), "{answer:?}");
     }
     assert!(conversation.early().is_cancelled());
@@ -80,7 +84,7 @@ async fn a_call_does_not_wait_for_ever() {
     ask(&conversation, "first");
     let (mut events, sent) = call(&conversation, 7);
     let question = events.next().await;
-    let over = tokio::time::timeout(super::super::waiting::FIRST_MAX * 2, events.next()).await;
+    let over = tokio::time::timeout(FIRST_MAX * 2, events.next()).await;
     assert!(over.is_err() && sent.load(Ordering::SeqCst));
     drop(question);
 }

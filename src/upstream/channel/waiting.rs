@@ -21,6 +21,9 @@ use super::pending::{Abandoned, Slot};
 /// How long a call waits for what its client is asked before it.
 pub(super) const FIRST_MAX: Duration = Duration::from_secs(5);
 
+/// How long a server has to take the answer in: what it does with that may take it a moment, while it reads on.
+const TAKEN_IN: Duration = Duration::from_millis(250);
+
 /// A request that waits; dropping it before its end cancels it at the server [R107].
 pub(in crate::upstream) struct Waiting {
     conversation: Arc<Conversation>,
@@ -61,7 +64,9 @@ impl Waiting {
             Box::pin(async move {
                 // Who does not answer has its call sent all the same.
                 let answered = join_all(first.iter().map(|asked| asked.over()));
-                let _in_time = tokio::time::timeout(FIRST_MAX, answered).await.is_ok();
+                if tokio::time::timeout(FIRST_MAX, answered).await.is_ok() {
+                    tokio::time::sleep(TAKEN_IN).await;
+                }
                 sending.await;
             })
         });
