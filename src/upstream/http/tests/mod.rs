@@ -9,5 +9,6 @@ mod eras;
 mod events;
 mod ids;
 mod kit;
+mod secrets;
 mod sessions;
 mod streams;
