@@ -129,7 +129,8 @@ async fn a_stream_that_does_not_begin_ends_at_its_bounds() {
 fn beside(framing: Framing) -> Vec<(&'static str, Vec<Step>)> {
     let flood = |text: &str, count: usize| vec![Step::Number(framing.message(text), count)];
     let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
-    let question = r#"{"jsonrpc":"2.0","id":"q@N@","method":"sampling/createMessage","params":{"messages":[],"maxTokens":9}}"#;
+    let question =
+        r#"{"jsonrpc":"2.0","id":"q@N@","method":"sampling/createMessage","params":{"messages":[],"maxTokens":9}}"#;
     let stray = r#"{"jsonrpc":"2.0","id":100000@N@,"result":{"content":[{"type":"text","text":"stray"}]}}"#;
     vec![
         ("log", flood(&notification("message", r#""level":"info","data":"@N@""#), 20_000)),
