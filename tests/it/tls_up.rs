@@ -239,8 +239,8 @@ async fn the_machines_authorities_judge_and_the_bundled_ones_where_there_are_non
 
     let gateway = start(&trusted.folder.join("ca.pem")).await;
     let both = |gateway: &Gateway, words: &str| {
-        let says = |name: &str| gateway.said.lines().any(|line| line.trim().starts_with(name) && line.contains(words));
-        assert!(says("up ") && says("with "), "{}", gateway.said);
+        let says = |start: &str| gateway.said.lines().any(|line| line.contains(start) && line.contains(words));
+        assert!(says("server   up ") && says("server   with "), "{}", gateway.said);
     };
     both(&gateway, "ready, 1 tools");
     assert!(!gateway.said.contains("bundled"), "{}", gateway.said);
