@@ -226,5 +226,9 @@ pub(super) const fn scope(endpoint: &Endpoint) -> Scope<'_> {
 }
 
 pub(super) fn unauthenticated() -> Reject {
-    Reject::client(RejectKind::Unauthenticated, "a valid API key is required", ReasonCode::Unauthenticated)
+    Reject::client(
+        RejectKind::Unauthenticated,
+        "a valid API key is required, as in Authorization: Bearer KEY",
+        ReasonCode::Unauthenticated,
+    )
 }

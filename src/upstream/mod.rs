@@ -23,6 +23,7 @@ mod member;
 mod place;
 mod pool;
 mod question;
+mod secrets;
 mod server;
 mod set;
 mod settings;

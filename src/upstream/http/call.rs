@@ -23,7 +23,7 @@ use crate::wire::mcp::{Era, Features, LogMessage};
 use super::reader::{EventReader, ReadError};
 use super::session::{CancelGuard, Session, SessionLink};
 use super::stateless::StatelessLink;
-use super::target::{Answered, Content, Target, Unseen, is_event_stream, messages, snippet};
+use super::target::{Answered, Content, Target, Unseen, is_event_stream, messages};
 
 const RESUMES_MAX: u32 = 3;
 const RETRY_MAX: Duration = Duration::from_secs(60);
@@ -339,7 +339,7 @@ impl Flow {
     /// Takes what one event of the stream carries; of a batch all but the first wait.
     fn take(&mut self, data: &Bytes) -> Option<Event> {
         let Some(all) = messages(data) else {
-            self.call.garbled = Some(snippet(data));
+            self.call.garbled = Some(self.call.peer.target().snippet(data));
             return None;
         };
         let mut first = None;

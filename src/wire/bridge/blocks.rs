@@ -16,7 +16,7 @@ pub(super) fn knows_all(version: ProtocolVersion) -> bool {
 
 /// Rewrites the blocks that a client of `version` cannot read; `array` is where they lie in `raw`.
 pub(super) fn lower(
-    edits: &mut Edits,
+    edits: &mut Edits<'_>,
     content: Content,
     (raw, array): (&[u8], &Range<usize>),
     version: ProtocolVersion,
