@@ -38,7 +38,7 @@ use super::router::{Route, Transport, route};
 use super::{AccessLog, DownstreamSettings, credential};
 
 /// How many calls may go on whose clients are gone.
-const ORPHANS_MAX: usize = 256;
+pub(super) const ORPHANS_MAX: usize = 256;
 /// The longest pause between two searches for idle sessions.
 const REAP_PAUSE_MAX: Duration = Duration::from_secs(30);
 
