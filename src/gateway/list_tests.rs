@@ -45,7 +45,7 @@ async fn a_cursor_is_good_for_its_own_list_alone() {
     {
         assert_eq!(list(key, endpoint, kind, Some(&cursor)).await, invalid, "{key} {endpoint:?} {kind:?}");
     }
-    for broken in ["", "1", &cursor[1..], &format!("{cursor}A")] {
+    for broken in ["", "1", cursor.get(1..).unwrap(), &format!("{cursor}A")] {
         assert_eq!(list("key0", &Endpoint::All, Kind::Tools, Some(broken)).await, invalid, "{broken}");
     }
     clock.advance(Duration::from_secs(CURSOR_SECS));
