@@ -79,7 +79,7 @@ fn lower_piece(name: &'static str, call: &'static str, era: Era) -> Result<Piece
     let hop = Hop {
         era,
         id: 4711,
-        name: Bytes::from_static(b"\"search\""),
+        name: b"\"search\"",
         capabilities: Bytes::from_static(b"{}"),
         client_info: Bytes::from_static(br#"{"name":"micro","version":"1"}"#),
         request_state: None,

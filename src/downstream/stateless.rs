@@ -117,7 +117,7 @@ impl<H: Handler> Door<H> {
         mirror: Mirror,
     ) -> Checked<(Method, Call, Asker, ClientFacts)> {
         let version = match &meta.version {
-            Some(Some(version)) => version.as_str(),
+            Some(Some(version)) => &**version,
             Some(None) | None => return Err(Fault::Meta("'_meta' must hold the protocol version".to_owned()).into()),
         };
         let Some(capabilities) = meta.capabilities.clone() else {

@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::runtime::Turn;
+use crate::wire::json::Decimal;
 
 /// The longest head of a response.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -494,20 +495,7 @@ fn spell(head: &[u8], body: &Bytes) -> BytesMut {
     out.extend_from_slice(head);
     if !body.is_empty() {
         out.extend_from_slice(b"content-length: ");
-        let mut digits = [0_u8; 20];
-        let mut at = digits.len();
-        let mut left = body.len();
-        loop {
-            at -= 1;
-            if let Some(digit) = digits.get_mut(at) {
-                *digit = b'0' + u8::try_from(left % 10).unwrap_or_default();
-            }
-            left /= 10;
-            if left == 0 {
-                break;
-            }
-        }
-        out.extend_from_slice(digits.get(at..).unwrap_or_default());
+        out.extend_from_slice(Decimal::new(body.len() as u64).as_slice());
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"\r\n");

@@ -222,12 +222,12 @@ impl Outgoing {
                 &Hop {
                     era,
                     id,
-                    name: call.original_spelled.clone(),
+                    name: &call.original_spelled,
                     capabilities: capabilities(call),
                     client_info: call.client.info.clone().unwrap_or_else(bridge::server_info),
-                    request_state: call.request_state.clone(),
+                    request_state: call.request_state.as_ref(),
                     log: log_of(call),
-                    trace: call.trace.as_deref().cloned(),
+                    trace: call.trace.as_deref(),
                 },
             ),
         }
@@ -264,6 +264,9 @@ impl Outgoing {
 /// spelled it; what a session's client declared, in the words of this era.
 pub(super) fn capabilities(call: &UpstreamCall) -> Bytes {
     const NONE: Bytes = Bytes::from_static(b"{}");
+    if call.client.capabilities == NONE {
+        return NONE;
+    }
     if call.client.version < STATELESS_LATEST {
         let features = call.client.features;
         return if features.may_be_asked() { Bytes::from(features.spelled(Era::Stateless)) } else { NONE };

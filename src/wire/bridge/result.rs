@@ -7,10 +7,14 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::wire::json::{self, JsonError, Outline, Raw};
 use crate::wire::jsonrpc::{Edits, ErrorCode, ErrorObject, Payload, RequestId, Response, code};
 use crate::wire::mcp::{Era, RESERVED_PREFIX, SERVER_INFO_KEY};
+
+/// The beginning of a `_meta` that names the gateway, up to its `serverInfo` [R29].
+const META_OF_SERVER: &[u8] = br#""_meta":{"io.modelcontextprotocol/serverInfo":"#;
 
 /// Who reads the answer.
 #[derive(Clone, Copy, Debug)]
@@ -83,14 +87,17 @@ struct Inside<'a> {
 }
 
 impl<'a> Inside<'a> {
+    #[inline]
     fn get(&self, key: &'static str) -> Result<Option<Raw<'a>>, BridgeRefusal> {
         self.members.get(self.text, key).map_err(|err| malformed(&err))
     }
 
+    #[inline]
     fn at(&self, key: &'static str) -> Result<Option<Range<usize>>, BridgeRefusal> {
         self.members.at(self.text, key).map_err(|err| malformed(&err))
     }
 
+    #[inline(always)]
     fn find<const N: usize>(&self, keys: [&'static str; N]) -> Result<[Option<Range<usize>>; N], BridgeRefusal> {
         self.members.find(self.text, keys).map_err(|err| malformed(&err))
     }
@@ -108,81 +115,71 @@ fn malformed(err: &JsonError) -> BridgeRefusal {
     BridgeRefusal::Malformed(err.to_string())
 }
 
-fn replace_id(edits: &mut Edits, response: &Response, id: &RequestId) {
+fn replace_id<'a>(edits: &mut Edits<'a>, response: &Response, id: &'a RequestId) {
     if response.id_at.is_empty() {
         let mut member = b"\"id\":".to_vec();
         member.extend_from_slice(id.raw());
         member.push(b',');
         edits.replace(response.id_at.clone(), member);
     } else {
-        edits.replace(response.id_at.clone(), id.raw().clone());
+        edits.replace_by(response.id_at.clone(), id.raw());
     }
 }
 
-fn to_stateless(edits: &mut Edits, result: &Inside<'_>, client: &ClientSide<'_>) -> Result<(), BridgeRefusal> {
-    let mut head = Vec::with_capacity(192);
-    if result.get("resultType")?.is_none() {
-        head.extend_from_slice(b"\"resultType\":\"complete\",");
+/// What a result begins with: members, each with its comma.
+type Head<'a> = SmallVec<[&'a [u8]; 6]>;
+
+fn to_stateless<'a>(edits: &mut Edits<'a>, result: &Inside<'_>, client: &ClientSide<'a>) -> Result<(), BridgeRefusal> {
+    let [kind, meta] = result.find(["resultType", "_meta"])?;
+    let mut head = Head::new();
+    if kind.is_none() {
+        head.push(b"\"resultType\":\"complete\",");
     }
-    match result.get("_meta")? {
-        None => {
-            head.extend_from_slice(b"\"_meta\":{");
-            server_info_member(&mut head, client);
-            head.extend_from_slice(b"},");
-        }
-        Some(meta) => {
-            let start = result.at("_meta")?.unwrap_or_default().start;
-            let inner = json::members(meta.get()).map_err(|err| malformed(&err))?;
+    match meta {
+        None => head.extend([META_OF_SERVER, client.server_info, b"},"]),
+        Some(at) => {
+            let inner = json::members(result.part(&at).get()).map_err(|err| malformed(&err))?;
             match inner.at(SERVER_INFO_KEY).map_err(|err| malformed(&err))? {
                 Some(theirs) => {
-                    edits.replace(theirs.start + start..theirs.end + start, client.server_info.to_vec());
+                    edits.replace_by(theirs.start + at.start..theirs.end + at.start, client.server_info);
                 }
                 None => {
-                    let mut member = Vec::with_capacity(160);
-                    server_info_member(&mut member, client);
-                    member.extend_from_slice(if inner.is_empty() { b"" } else { b"," });
-                    edits.replace(start + 1..start + 1, member);
+                    let comma: &[u8] = if inner.is_empty() { b"" } else { b"," };
+                    let member = [b"\"", SERVER_INFO_KEY.as_bytes(), b"\":", client.server_info, comma].concat();
+                    edits.replace(at.start + 1..at.start + 1, member);
                 }
             }
         }
     }
-    if client.cacheable && result.get("resultType")?.is_none_or(|kind| kind.get() == b"\"complete\"") {
+    if client.cacheable && kind.is_none_or(|kind| result.part(&kind).get() == b"\"complete\"") {
         cache_hints(edits, &mut head, result)?;
     }
-    if result.members.is_empty() {
-        head.pop();
+    if let Some(last) = head.last_mut().filter(|_| result.members.is_empty()) {
+        *last = last.strip_suffix(b",").unwrap_or(last);
     }
-    if !head.is_empty() {
-        edits.replace(result.start + 1..result.start + 1, head);
+    for text in head {
+        edits.replace_by(result.start + 1..result.start + 1, text);
     }
     Ok(())
 }
 
 /// Completes the hints of a result that may be kept: for this principal alone, for another may not be allowed to see it; and
 /// not at all where its server says nothing valid [R76, R77].
-fn cache_hints(edits: &mut Edits, head: &mut Vec<u8>, result: &Inside<'_>) -> Result<(), BridgeRefusal> {
+fn cache_hints(edits: &mut Edits<'_>, head: &mut Head<'_>, result: &Inside<'_>) -> Result<(), BridgeRefusal> {
     let [ttl, scope] = result.find(["ttlMs", "cacheScope"])?;
     match ttl {
         Some(at) if result.part(&at).parse::<u64>().is_some() => {}
         Some(at) => drop(edits.replace(at, Bytes::from_static(b"0"))),
-        None => head.extend_from_slice(b"\"ttlMs\":0,"),
+        None => head.push(b"\"ttlMs\":0,"),
     }
     match scope {
         Some(at) => drop(edits.replace(at, Bytes::from_static(b"\"private\""))),
-        None => head.extend_from_slice(b"\"cacheScope\":\"private\","),
+        None => head.push(b"\"cacheScope\":\"private\","),
     }
     Ok(())
 }
 
-/// Spells the member that names the gateway [R29].
-fn server_info_member(out: &mut Vec<u8>, client: &ClientSide<'_>) {
-    out.push(b'"');
-    out.extend_from_slice(SERVER_INFO_KEY.as_bytes());
-    out.extend_from_slice(b"\":");
-    out.extend_from_slice(client.server_info);
-}
-
-fn to_legacy(edits: &mut Edits, result: &Inside<'_>) -> Result<(), BridgeRefusal> {
+fn to_legacy(edits: &mut Edits<'_>, result: &Inside<'_>) -> Result<(), BridgeRefusal> {
     const KEYS: [&str; 6] = ["structuredContent", "_meta", "content", "resultType", "ttlMs", "cacheScope"];
     let [structured_at, meta_at, content_at, kind, ttl, scope] = result.find(KEYS)?;
     let structured = structured_at.map(|at| result.part(&at));
@@ -217,7 +214,7 @@ fn to_legacy(edits: &mut Edits, result: &Inside<'_>) -> Result<(), BridgeRefusal
 }
 
 /// Takes the keys that are rebuilt per hop out of a `_meta` that begins at `start`.
-fn strip_reserved(edits: &mut Edits, meta: Raw<'_>, start: usize) {
+fn strip_reserved(edits: &mut Edits<'_>, meta: Raw<'_>, start: usize) {
     if memchr::memmem::find(meta.get(), RESERVED_PREFIX.as_bytes()).is_none() {
         return;
     }
