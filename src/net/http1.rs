@@ -61,6 +61,8 @@ pub(super) trait Quiet: AsyncRead + Unpin {
 pub(super) struct Connection<S> {
     stream: S,
     read: BytesMut,
+    /// The request that is sent, with a small body; kept as room for the next.
+    out: Vec<u8>,
     /// What the stream takes is not sent at once, and a write that fails may have sent a part.
     buffers: bool,
     /// All that was said on it so far leaves it usable.
@@ -222,7 +224,8 @@ fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Takes a stream whose writes are sent as they are taken: a socket.
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, read: BytesMut::new(), buffers: false, clean: true, grown: false, head: Coming::Whole, aside: 0 }
+        let (read, out) = (BytesMut::new(), Vec::new());
+        Self { stream, read, out, buffers: false, clean: true, grown: false, head: Coming::Whole, aside: 0 }
     }
 
     /// Takes a stream that holds back what it takes, and sends parts of a write that fails: TLS.
@@ -236,6 +239,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // An idle connection does not hold it.
             self.read = BytesMut::new();
             self.grown = false;
+        }
+        if self.out.capacity() > READ_BYTES {
+            self.out = Vec::new();
         }
         self.clean && self.read.is_empty()
     }
@@ -253,13 +259,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// # Errors
     /// [`ExchangeError`] and how many bytes were written at most: with 0 the server has seen nothing.
     pub(super) async fn exchange(&mut self, head: &[u8], body: &Bytes) -> Result<Head, (ExchangeError, usize)> {
-        let mut head = spell(head, body);
-        let mut body = if body.len() <= JOIN_BYTES_MAX {
-            head.extend_from_slice(body);
-            Bytes::new()
-        } else {
-            body.clone()
-        };
+        let mut body = spell(&mut self.out, head, body);
+        let mut of_out = 0;
         self.clean = false;
         self.head = Coming::Whole;
         self.aside = 0;
@@ -267,8 +268,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut refused = None;
         let mut flushed = !self.buffers;
         let answered = poll_fn(|cx| {
-            while refused.is_none() && !(head.is_empty() && body.is_empty()) {
-                let parts = [IoSlice::new(&head), IoSlice::new(&body)];
+            while refused.is_none() && !(of_out == self.out.len() && body.is_empty()) {
+                let head = self.out.get(of_out..).unwrap_or_default();
+                let parts = [IoSlice::new(head), IoSlice::new(body)];
                 match Pin::new(&mut self.stream).poll_write_vectored(cx, &parts) {
                     Poll::Pending => break,
                     Poll::Ready(Ok(0)) => refused = Some(Error::from(ErrorKind::WriteZero)),
@@ -280,12 +282,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     Poll::Ready(Ok(count)) => {
                         written += count;
                         let of_head = count.min(head.len());
-                        head.advance(of_head);
-                        body.advance(count - of_head);
+                        of_out += of_head;
+                        body = body.get(count - of_head..).unwrap_or_default();
                     }
                 }
             }
-            if self.buffers && !flushed && refused.is_none() && head.is_empty() && body.is_empty() {
+            if self.buffers && !flushed && refused.is_none() && of_out == self.out.len() && body.is_empty() {
                 match Pin::new(&mut self.stream).poll_flush(cx) {
                     Poll::Pending => {}
                     Poll::Ready(Ok(())) => flushed = true,
@@ -295,7 +297,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.poll_head(cx)
         })
         .await;
-        let sent = head.is_empty() && body.is_empty() && flushed;
+        let sent = of_out == self.out.len() && body.is_empty() && flushed;
         match answered {
             Ok((head, reusable)) => {
                 self.clean = reusable && sent;
@@ -488,10 +490,13 @@ enum Step {
     More,
 }
 
-/// Spells the end of a request's head. A request without a body says nothing of it.
-fn spell(head: &[u8], body: &Bytes) -> BytesMut {
-    let joined = if body.len() <= JOIN_BYTES_MAX { body.len() } else { 0 };
-    let mut out = BytesMut::with_capacity(head.len() + 48 + joined);
+/// Spells a request: its head with its end, and a small body behind it. Returns a body that is not small. A request without a
+/// body says nothing of it.
+fn spell<'a>(out: &mut Vec<u8>, head: &[u8], body: &'a [u8]) -> &'a [u8] {
+    let nothing: &[u8] = &[];
+    let (small, large) = if body.len() <= JOIN_BYTES_MAX { (body, nothing) } else { (nothing, body) };
+    out.clear();
+    out.reserve(head.len() + 48 + small.len());
     out.extend_from_slice(head);
     if !body.is_empty() {
         out.extend_from_slice(b"content-length: ");
@@ -499,7 +504,8 @@ fn spell(head: &[u8], body: &Bytes) -> BytesMut {
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"\r\n");
-    out
+    out.extend_from_slice(small);
+    large
 }
 
 fn poll_read_into<S: AsyncRead + Unpin>(
