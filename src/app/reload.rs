@@ -103,15 +103,15 @@ impl Kept {
                 sizes,
                 of.sessions_max,
                 of.sessions_per_principal_max,
-                of.session_idle,
-                of.keep_alive,
-                of.write_timeout,
+                (of.parked_max, of.parked_per_principal_max, of.question),
+                (of.session_idle, of.keep_alive, of.write_timeout),
                 of.replay,
             )
         };
         let different = [
             (one.addresses != two.addresses || one.sockets != two.sockets, "listen.http"),
             (one.http_sse != two.http_sse, "listen.http_sse"),
+            (one.public_path != two.public_path, "listen.public_url"),
             (one.tls != two.tls, "listen.tls_cert and tls_key"),
             (one.allowed_hosts != two.allowed_hosts, "listen.allowed_hosts"),
             (one.allowed_origins != two.allowed_origins, "listen.allowed_origins"),

@@ -168,6 +168,10 @@ impl Caller for Identified {
         &self.principal
     }
 
+    fn is_one_of_many(&self) -> bool {
+        self.snapshot.is_shared()
+    }
+
     fn serves(&self, endpoint: &Endpoint) -> bool {
         match endpoint {
             Endpoint::All => true,

@@ -166,6 +166,11 @@ impl Snapshot {
         self.principals.contains_key(principal)
     }
 
+    /// Says whether several principals are configured.
+    pub(super) fn is_shared(&self) -> bool {
+        self.principals.len() > 1
+    }
+
     /// Returns the audience of a principal; one that is not configured sees nothing.
     pub(super) fn audience(&self, principal: &PrincipalId) -> &Arc<Audience> {
         self.principals.get(principal).unwrap_or(&self.nobody)

@@ -77,8 +77,9 @@ impl Soak {
         let principals: String = (0..PRINCIPALS)
             .map(|at| format!("[principals.p{at}]\nmcp_bundles = [\"all\"]\n{}", TestApp::key(&format!("p{at}"))))
             .collect();
-        let rest =
-            format!("[limits]\nsession_idle_secs = {SESSION_IDLE_SECS}\n{tables}[mcp_bundles.all]\nservers = [{names}]\n{principals}");
+        let rest = format!(
+            "[limits]\nsession_idle_secs = {SESSION_IDLE_SECS}\n{tables}[mcp_bundles.all]\nservers = [{names}]\n{principals}"
+        );
         let started = Gateway::try_start_with("keys", "127.0.0.1:0", &rest).await;
         let mut gateway = started.unwrap_or_else(|ended| panic!("{ended:?}"));
         gateway.overhear(&self.tasks);

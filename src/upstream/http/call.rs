@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::stream;
 
-use crate::exchange::{Answer, Event, Outcome, Question, Reject, Reply};
+use crate::exchange::{Answer, ClientFacts, Event, Outcome, Question, Reject, Reply};
 use crate::net::ResponseBody;
 use crate::upstream::link::{BoxFuture, Outgoing, progress_value};
 use crate::upstream::question::Room;
@@ -82,7 +82,8 @@ type Resuming = Pin<Box<dyn Future<Output = (u32, Option<ResponseBody>)> + Send>
 /// Says whether a large answer may be passed on without being looked at: the server is configured so, and nothing in the
 /// answer has to be rewritten for this client.
 pub(super) fn unseen(outgoing: &Outgoing, target: &Target, era: Era) -> bool {
-    !target.inspect && matches!(outgoing, Outgoing::Call(call) if call.client.version.era() == era)
+    let reads = |client: &ClientFacts| client.version.era() == era && client.knows_links();
+    !target.inspect && matches!(outgoing, Outgoing::Call(call) if reads(&call.client))
 }
 
 // === impl Peer ===

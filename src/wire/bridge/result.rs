@@ -11,7 +11,9 @@ use smallvec::SmallVec;
 
 use crate::wire::json::{self, JsonError, Outline, Raw};
 use crate::wire::jsonrpc::{Edits, ErrorCode, ErrorObject, Payload, RequestId, Response, code};
-use crate::wire::mcp::{Era, RESERVED_PREFIX, SERVER_INFO_KEY};
+use crate::wire::mcp::{Content, Era, Method, ProtocolVersion, RESERVED_PREFIX, SERVER_INFO_KEY};
+
+use super::blocks;
 
 /// The beginning of a `_meta` that names the gateway, up to its `serverInfo` [R29].
 const META_OF_SERVER: &[u8] = br#""_meta":{"io.modelcontextprotocol/serverInfo":"#;
@@ -19,15 +21,18 @@ const META_OF_SERVER: &[u8] = br#""_meta":{"io.modelcontextprotocol/serverInfo":
 /// Who reads the answer.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientSide<'a> {
-    /// The client's era.
-    pub era: Era,
+    /// The revision that the client speaks.
+    pub version: ProtocolVersion,
     /// The id of its request.
     pub id: &'a RequestId,
     /// The gateway's `serverInfo`, a JSON object, for stateless results [R29].
     pub server_info: &'a [u8],
-    /// The result is one of those that carry hints for caches.
-    pub cacheable: bool,
+    /// What it has asked.
+    pub method: &'a str,
 }
+
+/// The method whose results may be kept.
+const READ: &str = "resources/read";
 
 /// Why an answer cannot reach this client; the gateway answers -32603 with these words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,22 +63,26 @@ pub fn server_info() -> Bytes {
 /// # Errors
 /// [`BridgeRefusal`] if this client cannot read the result.
 pub fn lift_result(response: &Response, from: Era, client: &ClientSide<'_>) -> Result<Vec<Bytes>, BridgeRefusal> {
+    // A block that is replaced whole must not have been edited in part.
+    let settled = (!blocks::knows_all(client.version)).then(|| response.clone().settled());
+    let response = settled.as_ref().unwrap_or(response);
     let Payload::Result(at) = &response.payload else {
         return Err(BridgeRefusal::Malformed("an error where a result was expected".to_owned()));
     };
     let members = response.outline().map_err(|err| malformed(&err))?;
     let result = Inside { text: &response.raw, members: &members, start: at.start, end: at.end };
+    let era = client.version.era();
     match result.get("resultType")?.map(Raw::get) {
         None | Some(b"\"complete\"") => {}
-        Some(b"\"input_required\"") if from == Era::Stateless && client.era == Era::Stateless => {}
+        Some(b"\"input_required\"") if from == Era::Stateless && era == Era::Stateless => {}
         Some(b"\"input_required\"") => return Err(BridgeRefusal::InputRequired),
         Some(_) => return Err(BridgeRefusal::UnknownResultType),
     }
     let mut edits = response.edited();
     replace_id(&mut edits, response, client.id);
-    match client.era {
+    match era {
         Era::Stateless => to_stateless(&mut edits, &result, client)?,
-        Era::Legacy => to_legacy(&mut edits, &result)?,
+        Era::Legacy => to_legacy(&mut edits, &result, client)?,
     }
     Ok(edits.pieces())
 }
@@ -151,7 +160,7 @@ fn to_stateless<'a>(edits: &mut Edits<'a>, result: &Inside<'_>, client: &ClientS
             }
         }
     }
-    if client.cacheable && kind.is_none_or(|kind| result.part(&kind).get() == b"\"complete\"") {
+    if client.method == READ && kind.is_none_or(|kind| result.part(&kind).get() == b"\"complete\"") {
         cache_hints(edits, &mut head, result)?;
     }
     if let Some(last) = head.last_mut().filter(|_| result.members.is_empty()) {
@@ -179,7 +188,7 @@ fn cache_hints(edits: &mut Edits<'_>, head: &mut Head<'_>, result: &Inside<'_>) 
     Ok(())
 }
 
-fn to_legacy(edits: &mut Edits<'_>, result: &Inside<'_>) -> Result<(), BridgeRefusal> {
+fn to_legacy(edits: &mut Edits<'_>, result: &Inside<'_>, client: &ClientSide<'_>) -> Result<(), BridgeRefusal> {
     const KEYS: [&str; 6] = ["structuredContent", "_meta", "content", "resultType", "ttlMs", "cacheScope"];
     let [structured_at, meta_at, content_at, kind, ttl, scope] = result.find(KEYS)?;
     let structured = structured_at.map(|at| result.part(&at));
@@ -187,7 +196,17 @@ fn to_legacy(edits: &mut Edits<'_>, result: &Inside<'_>) -> Result<(), BridgeRef
     if let Some(at) = meta_at {
         strip_reserved(edits, result.part(&at), at.start);
     }
-    if open.is_none() && kind.is_none() && ttl.is_none() && scope.is_none() {
+    // Structured content that the client does not know is in its way to no text; one that it cannot read is taken out.
+    let old = !blocks::knows_all(client.version);
+    let unread = structured.filter(|value| old || !value.is_object());
+    if old
+        && let Some(content) =
+            Method::from_name(client.method).and_then(Method::content).filter(|content| *content != Content::Read)
+        && let Some(array) = result.at(content.member())?
+    {
+        blocks::lower(edits, content, (result.text, &array), client.version);
+    }
+    if unread.is_none() && kind.is_none() && ttl.is_none() && scope.is_none() {
         return Ok(());
     }
     let goes = |key: &[u8]| {
@@ -196,11 +215,11 @@ fn to_legacy(edits: &mut Edits<'_>, result: &Inside<'_>) -> Result<(), BridgeRef
     for cut in result.members.without(result.text, goes) {
         edits.replace(cut, Bytes::new());
     }
-    let Some(structured) = open else { return Ok(()) };
+    let Some(structured) = unread else { return Ok(()) };
     match content_at {
         Some(at) if has_text(result.part(&at)) => {}
         Some(at) if result.part(&at).get().starts_with(b"[") => {
-            let comma = if blocks(result.part(&at)).next().is_some() { "," } else { "" };
+            let comma = if elements_of(result.part(&at)).next().is_some() { "," } else { "" };
             edits.replace(at.end - 1..at.end - 1, format!("{comma}{}", text_block(structured)));
         }
         Some(at) => drop(edits.replace(at, format!("[{}]", text_block(structured)))),
@@ -225,14 +244,14 @@ fn strip_reserved(edits: &mut Edits<'_>, meta: Raw<'_>, start: usize) {
 }
 
 /// Returns the blocks of a content array; none if it is no array.
-fn blocks(content: Raw<'_>) -> impl Iterator<Item = &[u8]> {
+fn elements_of(content: Raw<'_>) -> impl Iterator<Item = &[u8]> {
     let places = json::elements(content.get()).unwrap_or_default();
     places.into_iter().filter_map(move |at| content.get().get(at))
 }
 
 /// Says whether a content array has a text block: then older clients have something to read [R87].
 fn has_text(content: Raw<'_>) -> bool {
-    blocks(content).any(|block| {
+    elements_of(content).any(|block| {
         json::members(block)
             .ok()
             .and_then(|members| members.get("type").ok().flatten().map(|kind| kind.get() == b"\"text\""))
@@ -261,7 +280,7 @@ pub fn lift_error(
         return Err(BridgeRefusal::Malformed("a result where an error was expected".to_owned()));
     };
     let error = ErrorObject::read(response.raw.get(at.clone()).unwrap_or_default());
-    let shown = match (error.code, client.era) {
+    let shown = match (error.code, client.version.era()) {
         (code::URL_ELICITATION_REQUIRED, Era::Stateless) => return Err(BridgeRefusal::UrlElicitation),
         (code::RESOURCE_NOT_FOUND, Era::Stateless) => code::INVALID_PARAMS,
         (code::MISSING_CAPABILITY, Era::Stateless) if lacks_capability => code::MISSING_CAPABILITY,
