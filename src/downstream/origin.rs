@@ -88,13 +88,16 @@ fn name_of(authority: &str) -> Option<&str> {
     (good && !name.is_empty() && !odd(name)).then_some(name)
 }
 
-/// Says at a glance what is true of nearly every local client's `Host`: a name of this machine, and a port of up to four digits
-/// or none. What it does not see is looked at in full.
+/// Says at a glance what is true of nearly every local client's `Host`: a name of this machine, and a port or none. What it does
+/// not see is looked at in full.
 fn is_plain_loopback(host: &[u8]) -> bool {
     let port = host.strip_prefix(b"127.0.0.1").or_else(|| host.strip_prefix(b"localhost"));
     match port {
         Some([]) => true,
-        Some([b':', digits @ ..]) => matches!(digits.len(), 1..=4) && digits.iter().all(u8::is_ascii_digit),
+        Some([b':', digits @ ..]) => {
+            let fits = matches!(digits.len(), 1..=4) || (digits.len() == 5 && *digits <= b"65535"[..]);
+            fits && digits.iter().all(u8::is_ascii_digit)
+        }
         Some(_) | None => false,
     }
 }
