@@ -137,8 +137,11 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if self.inner.as_ref().is_none_or(|inner| matches!(inner.state, State::Over)) {
+            return;
+        }
         let (Some(mut inner), Some((survive, _))) = (self.inner.take(), self.survive.take()) else { return };
-        if matches!(inner.state, State::Over) || survive.tasks.cancelled().is_cancelled() {
+        if survive.tasks.cancelled().is_cancelled() {
             return;
         }
         let Ok(slot) = Arc::clone(&survive.slots).try_acquire_owned() else {

@@ -129,6 +129,21 @@ impl Headers {
         self.lines.iter().find(|(key, _)| self.is(key, name)).map(|(_, value)| self.part(value))
     }
 
+    /// Returns the length of the body where one readable `Content-Length` is all that is said of it, and nothing of the
+    /// connection.
+    fn only_length(&self) -> Option<u64> {
+        let mut length = None;
+        for (key, value) in &self.lines {
+            match key.end - key.start {
+                10 if self.is(key, "connection") => return None,
+                14 if self.is(key, "content-length") && length.replace(value).is_some() => return None,
+                17 if self.is(key, "transfer-encoding") => return None,
+                _ => {}
+            }
+        }
+        decimal(self.part(length?))
+    }
+
     fn part(&self, at: &Range<u32>) -> &[u8] {
         self.text.get(at.start as usize..at.end as usize).unwrap_or_default()
     }
@@ -164,6 +179,14 @@ impl Head {
         };
         let lines = response.headers.iter().map(|line| (place(line.name.as_bytes()), place(line.value))).collect();
         let headers = Headers { text: read.split_to(length).freeze(), lines };
+        // Nearly always there is one length, and nothing else that tells of the body or the connection.
+        if let Some(length) = headers.only_length()
+            && modern
+            && has_body(status)
+        {
+            let framing = if length == 0 { Framing::Done } else { Framing::Length(length) };
+            return Ok(Some((Self { status, headers, framing }, true)));
+        }
         let (framing, sound) = framing(status, &headers, modern)?;
         let closes = headers.all("connection").flat_map(tokens).any(|token| token.eq_ignore_ascii_case(b"close"));
         let reusable = sound && modern && !closes && framing != Framing::Close;
@@ -171,18 +194,15 @@ impl Head {
     }
 }
 
+/// Says whether a response of this status has a body, be it empty.
+fn has_body(status: StatusCode) -> bool {
+    !status.is_informational() && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
 /// Finds the one rule that tells where the body ends (RFC 9112 §6.3), and whether the connection can be trusted after it.
 fn framing(status: StatusCode, headers: &Headers, modern: bool) -> Result<(Framing, bool), ExchangeError> {
-    if status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+    if !has_body(status) {
         return Ok((Framing::Done, true));
-    }
-    // Nearly always there is one length, and no coding.
-    let mut stated = headers.all("content-length");
-    if let (Some(length), None) = (stated.next(), stated.next())
-        && let Some(length) = decimal(length)
-        && headers.get("transfer-encoding").is_none()
-    {
-        return Ok((if length == 0 { Framing::Done } else { Framing::Length(length) }, true));
     }
     let mut codings = headers.all("transfer-encoding").flat_map(tokens);
     let coded = codings.next();

@@ -25,7 +25,7 @@ use crate::upstream::question::{self, Room, Taken, Verdict};
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Notification, Request, RequestId, code};
 use crate::wire::mcp::{Era, Feature, Features, InputKind, Kinds, ProtocolVersion, name};
 
-use super::call::{Call, Peer, unseen};
+use super::call::{Call, Peer, Replied, unseen};
 use super::questions::Questions;
 use super::target::{Answered, Content, Target, Verb};
 use super::{listen, probe};
@@ -314,16 +314,15 @@ impl SessionLink {
         let unseen = unseen(&outgoing, &self.target, Era::Legacy).then_some(id);
         let head = self.head(&session, &outgoing);
         let mut call = Call::new(Peer::Session(Arc::clone(self), Arc::clone(&session), guard), outgoing, id);
-        let answered = match self.target.send(&head, &body).await {
-            Ok(response) => self.target.read(response, unseen).await,
-            Err(reject) => Err(reject),
-        };
-        match answered {
+        match self.target.ask(&head, &body, unseen).await {
             Ok(answered) if session.id.is_some() && is_session_loss(&answered) => {
                 call.finish();
                 Sent::Lost(answered, Box::new(call))
             }
-            Ok(answered) => Sent::Reply(call.reply(answered).known().await),
+            Ok(answered) => match call.reply(answered) {
+                Replied::Now(reply) => Sent::Reply(reply),
+                Replied::Later(reply) => Sent::Reply(reply.await),
+            },
             Err(reject) => Sent::Reply(call.refuse(reject)),
         }
     }

@@ -17,7 +17,7 @@ use crate::upstream::loudness::Loudness;
 use crate::wire::jsonrpc::Notification;
 use crate::wire::mcp::{Era, Kinds, Method, ParamValue, STATELESS_LATEST, Target as Mirrored, encode_value, name};
 
-use super::call::{Call, Peer, unseen};
+use super::call::{Call, Peer, Replied, unseen};
 use super::listen;
 use super::target::{Target, Verb};
 
@@ -90,12 +90,11 @@ impl StatelessLink {
         };
         let unseen = unseen(&outgoing, &self.target, Era::Stateless).then_some(id);
         let call = Call::new(Peer::Stateless(Arc::clone(&self)), outgoing, id);
-        let answered = match self.target.send(&head, &body).await {
-            Ok(response) => self.target.read(response, unseen).await,
-            Err(reject) => Err(reject),
-        };
-        match answered {
-            Ok(answered) => call.reply(answered).known().await,
+        match self.target.ask(&head, &body, unseen).await {
+            Ok(answered) => match call.reply(answered) {
+                Replied::Now(reply) => reply,
+                Replied::Later(reply) => reply.await,
+            },
             Err(reject) => call.refuse(reject),
         }
     }

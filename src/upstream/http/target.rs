@@ -245,6 +245,17 @@ impl Target {
         }
     }
 
+    /// Sends a request and reads its response, as [`Self::read`] does. In one, so that what waits for the body does not carry
+    /// the head.
+    pub(super) async fn ask(&self, head: &[u8], body: &Bytes, unseen: Option<u64>) -> Result<Answered, Reject> {
+        let (status, json, body) = match self.send(head, body).await.and_then(|sent| self.begin(sent)) {
+            Ok(Begun::Body { status, json, body }) => (status, json, body),
+            Ok(Begun::Stream(status, reader)) => return Ok(Answered { status, content: Content::Stream(reader) }),
+            Err(reject) => return Err(reject),
+        };
+        self.rest(status, json, body, unseen).await
+    }
+
     /// Reads a response: an event stream up to its head, all else to its end. With `unseen`, the number of a request, a
     /// large answer to that is read up to its id alone.
     pub(super) fn read(
@@ -330,7 +341,12 @@ impl Target {
                 skim.look(so_far)
             }
         };
-        let raw = body.collect_after(begun, self.cap, seen).await.map_err(unreadable)?;
+        let raw = match begun.is_empty() {
+            true => body.collect_seen(self.cap, seen).await,
+            // Boxed, so that a body that is read in one go does not carry its room.
+            false => Box::pin(body.collect_after(begun, self.cap)).await,
+        };
+        let raw = raw.map_err(unreadable)?;
         if raw.len() - skim.plain_bytes() >= TURN_BYTES {
             tokio::task::yield_now().await;
         }
