@@ -182,8 +182,8 @@ impl<H: Handler> Door<H> {
         let mut seen = Seen { principal: None, method: verb_label(&verb) };
         let allowed = origin::check((&uri, version, &headers), reach, &self.settings);
         let mut response = match allowed {
-            Ok(None) => self.route((verb, uri, headers), body, (account, &mut seen)).await,
-            Ok(Some(origin)) => with_cors(self.route((verb, uri, headers), body, (account, &mut seen)).await, origin),
+            Ok(None) => self.route((verb, &uri, headers), body, (account, &mut seen)).await,
+            Ok(Some(origin)) => with_cors(self.route((verb, &uri, headers), body, (account, &mut seen)).await, origin),
             Err(Foreign::Host) => seen.refuse(Fault::Foreign("Host is not allowed here")),
             Err(Foreign::Origin) => seen.refuse(Fault::Foreign("Origin is not allowed here")),
         };
@@ -200,7 +200,7 @@ impl<H: Handler> Door<H> {
 
     async fn route<B>(
         self: &Arc<Self>,
-        (verb, uri, headers): (Verb, Uri, Headers),
+        (verb, uri, headers): (Verb, &Uri, Headers),
         body: B,
         (account, seen): (&Account, &mut Seen),
     ) -> Response<Body>
