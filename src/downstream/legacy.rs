@@ -184,9 +184,7 @@ impl<H: Handler> Door<H> {
         };
         let exchange =
             Exchange { endpoint: visit.endpoint.clone(), client: session.facts(), owner: session.owner(), call };
-        let running = self
-            .call_of_session(visit, session, exchange, form)
-            .in_session(guard, self.drain.guard());
+        let running = self.call_of_session(visit, session, exchange, form).in_session(guard, self.drain.guard());
         let running = match survives {
             Some(call) => running.surviving(self.survive(), call),
             None => running,
