@@ -33,6 +33,10 @@ pub(super) enum Form {
 }
 
 /// What became of a request.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large form is the common one, and a box would be one more allocation"
+)]
 pub(super) enum Begun {
     /// It is answered.
     Answered(Rendered),
