@@ -4,6 +4,7 @@
 //! is down, slow or hostile costs the others nothing; no client credential comes here.
 
 mod again;
+mod audience;
 mod breaker;
 mod channel;
 mod elsewhere;
@@ -32,6 +33,7 @@ mod succession;
 mod visits;
 mod watches;
 
+pub use audience::Grants;
 pub use lease::Lease;
 pub use server::{Phase, Server, TargetStatus};
 pub use set::{SetError, TargetSet};

@@ -14,12 +14,13 @@ use crate::catalog::Lists;
 use crate::clock::Clock;
 use crate::codes::Code;
 use crate::exchange::{ReasonCode, Reject, RejectKind, Reply, Source, UpstreamCall};
-use crate::id::UpstreamName;
+use crate::id::{PrincipalId, UpstreamName};
 use crate::policy::Permitted;
 use crate::runtime::Tasks;
 use crate::wire::mcp::{Capabilities, Era};
 
 use super::again;
+use super::audience::Audience;
 use super::elsewhere::Elsewhere;
 use super::kept::Kept;
 use super::lease::Lease;
@@ -51,6 +52,8 @@ pub struct TargetStatus {
     pub lists: Option<Lists>,
     /// What it says it can do.
     pub can: Capabilities,
+    /// Whose own process or session the lists were read over; `None`: they are everybody's.
+    pub(super) of: Option<PrincipalId>,
 }
 
 /// One server behind the gateway.
@@ -69,8 +72,7 @@ pub struct Server {
     pub(super) kept: Kept,
     pub(super) hidden: AtomicBool,
     pub(super) started: AtomicBool,
-    /// One principal alone is granted it.
-    pub(super) sole: AtomicBool,
+    pub(super) audience: Mutex<Audience>,
     /// The list must be read over another connection than the one that has become a principal's own.
     pub(super) apart: Notify,
     /// The whole set is being closed: nothing is started again.
@@ -98,9 +100,13 @@ pub(super) struct Eras {
 impl Server {
     pub(super) fn new(settings: Arc<ServerSettings>, connector: Arc<dyn Connector>, means: &Means) -> Arc<Self> {
         let places = Places::new(settings.max_processes, Arc::clone(&means.census));
-        let status =
-            watch::Sender::new(TargetStatus { phase: Phase::Starting, lists: None, can: Capabilities::default() });
-        Arc::new(Self {
+        let status = watch::Sender::new(TargetStatus {
+            phase: Phase::Starting,
+            lists: None,
+            can: Capabilities::default(),
+            of: None,
+        });
+        let server = Arc::new(Self {
             lease: Lease::new(settings.name.clone()),
             settings,
             connector,
@@ -113,7 +119,7 @@ impl Server {
             kept: means.kept.clone(),
             hidden: AtomicBool::new(false),
             started: AtomicBool::new(false),
-            sole: AtomicBool::new(false),
+            audience: Mutex::default(),
             apart: Notify::new(),
             stopping: CancellationToken::new(),
             doubts: watch::Sender::new(0),
@@ -122,7 +128,9 @@ impl Server {
             headers: again::Headers::default(),
             eras: Mutex::default(),
             catalog: Mutex::default(),
-        })
+        });
+        means.census.join(&server);
+        server
     }
 
     /// Returns the server's settings.
@@ -171,10 +179,14 @@ impl Server {
 
     /// Shows the lists that were kept, until the fresh ones arrive [TRN-8]. Blocks.
     pub(super) fn recall(&self) {
-        if self.status.borrow().lists.is_none()
-            && let Some((lists, can)) = self.kept.read(&self.settings)
-        {
-            self.change(|status| (status.lists, status.can) = (Some(lists), can));
+        if self.status.borrow().lists.is_some() {
+            return;
+        }
+        let own = self.sole();
+        let own = own.and_then(|sole| Some((self.kept.read(&self.settings, Some(&sole))?, Some(sole))));
+        let kept = own.or_else(|| Some((self.kept.read(&self.settings, None)?, None)));
+        if let Some(((lists, can), of)) = kept {
+            self.change(|status| (status.lists, status.can, status.of) = (Some(lists), can, of));
         }
     }
 
