@@ -50,7 +50,7 @@ impl Grants {
         };
     }
 
-    pub(super) fn sole(self) -> Option<PrincipalId> {
+    pub(super) const fn sole(&self) -> Option<&PrincipalId> {
         match self {
             Self::One(principal) => Some(principal),
             Self::Nobody | Self::Several => None,
@@ -62,8 +62,8 @@ impl Grants {
 
 impl Owners {
     /// All lists are of this one.
-    pub(super) fn all(of: Option<PrincipalId>) -> Self {
-        Self(std::array::from_fn(|_| of.clone()))
+    pub(super) fn all(of: Option<&PrincipalId>) -> Self {
+        Self(std::array::from_fn(|_| of.cloned()))
     }
 
     /// Takes note of whose the list of a kind is.
@@ -99,11 +99,11 @@ impl Server {
 
     /// Takes note of who alone is granted the server from here on, if it is one. What is another's own is not shown any more;
     /// the list moves to the one's own process where there is one, and away from another's.
-    pub(super) fn grant(&self, sole: Option<PrincipalId>) {
+    pub(super) fn grant(&self, sole: Option<&PrincipalId>) {
         let mut audience = self.audience();
-        let same = audience.sole == sole;
-        audience.sole.clone_from(&sole);
-        let foreign = self.status.borrow().of.as_ref().is_some_and(|of| Some(of) != sole.as_ref());
+        let same = audience.sole.as_ref() == sole;
+        audience.sole = sole.cloned();
+        let foreign = self.status.borrow().of.as_ref().is_some_and(|of| Some(of) != sole);
         if foreign {
             let common = audience.common.clone();
             self.change(|status| {

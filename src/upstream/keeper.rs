@@ -215,7 +215,7 @@ impl Server {
     fn keeping(&self, can: Capabilities, enough: bool) -> Keeping {
         let kinds = can.lists;
         let known = self.status();
-        let (mut lists, mut owners) = (known.lists.unwrap_or_default(), Owners::all(known.of));
+        let (mut lists, mut owners) = (known.lists.unwrap_or_default(), Owners::all(known.of.as_ref()));
         for kind in Kind::ALL.into_iter().filter(|kind| !kinds.contains(*kind)) {
             lists.set(kind, Arc::default());
             owners.set(kind, None);

@@ -67,7 +67,8 @@ fn a_list_comes_back_as_it_was() {
     assert!(kept.read(&settings("up-1", &["serve"]), None).is_none());
     let ann = PrincipalId::new("ann");
     assert!(kept.read(&server, Some(&ann)).is_none(), "everybody's list is read as everybody's");
-    fs::rename(path.join("lists").join(file(&server, None)), path.join("lists").join(file(&server, Some(&ann)))).unwrap();
+    fs::rename(path.join("lists").join(file(&server, None)), path.join("lists").join(file(&server, Some(&ann))))
+        .unwrap();
     assert!(kept.read(&server, Some(&ann)).is_some());
     assert!(kept.read(&server, None).is_none() && kept.read(&server, Some(&PrincipalId::new("bob"))).is_none());
     fs::remove_dir_all(path).unwrap();

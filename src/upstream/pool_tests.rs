@@ -221,8 +221,7 @@ impl Link for Wire {
 impl Yard {
     /// A server that so many principals are granted; its starts wait at the gate.
     fn new(grants: usize, adjust: impl FnOnce(&mut ServerSettings)) -> Self {
-        let (tasks, clock) = (Tasks::new(), Clock::manual());
-        let means = Means::new(tasks.clone(), clock.clone());
+        let means = Means::new(Tasks::new(), Clock::manual());
         Self::of(&means, grants, adjust)
     }
 
@@ -251,7 +250,7 @@ impl Yard {
         let server = Server::new(Arc::new(settings), Arc::clone(&plant) as Arc<dyn Connector>, means);
         let set = TargetSet::of(vec![Arc::clone(&server)], means.clone());
         let yard = Self { server, plant, set, clock: means.clock.clone(), tasks: means.tasks.clone() };
-        yard.grant(granted(grants));
+        yard.grant(&granted(grants));
         yard
     }
 
@@ -268,7 +267,7 @@ impl Yard {
     }
 
     /// A reload changes who is granted it.
-    fn grant(&self, grants: Grants) {
+    fn grant(&self, grants: &Grants) {
         self.set.start(|_| grants.clone(), &Ready::new());
     }
 
