@@ -16,7 +16,7 @@ use portcullis::id::UpstreamName;
 use portcullis::policy::{Action, Pattern, Profile, Subject};
 use portcullis::wire::bridge::{ClientSide, Hop, lift_result, lower_call, server_info};
 use portcullis::wire::jsonrpc::{Decoded, Limits, Message, Request, RequestId, Response, decode};
-use portcullis::wire::mcp::{CallParams, Definition, Era, Kind, Method, RequestMeta};
+use portcullis::wire::mcp::{CallParams, Definition, Era, Kind, LEGACY_LATEST, Method, RequestMeta, STATELESS_LATEST};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -79,7 +79,7 @@ fn lower_piece(name: &'static str, call: &'static str, era: Era) -> Result<Piece
     let hop = Hop {
         era,
         id: 4711,
-        name: Bytes::from_static(b"\"search\""),
+        name: b"\"search\"",
         capabilities: Bytes::from_static(b"{}"),
         client_info: Bytes::from_static(br#"{"name":"micro","version":"1"}"#),
         request_state: None,
@@ -100,7 +100,8 @@ fn answer_piece(name: &'static str, text_bytes: usize, from: Era, to: Era) -> Op
     let info = server_info();
     Some(Piece::new(name, raw.len(), move || {
         let response = response(black_box(&raw))?;
-        let client = ClientSide { era: to, id: &id, server_info: &info, cacheable: false };
+        let version = if to == Era::Stateless { STATELESS_LATEST } else { LEGACY_LATEST };
+        let client = ClientSide { version, id: &id, server_info: &info, method: "tools/call" };
         Ok(lift_result(&response, from, &client)?.len())
     }))
 }

@@ -43,7 +43,7 @@ codes! {
     // P1: the configuration.
     Unreadable = "P100", "a file cannot be read",
         "The configuration, or a file that it names, is missing, is too large, is not UTF-8, or may not be read by this user.",
-        "Name the file with --config, or look at its path, its owner and its mode.";
+        "Name the file with --config, or look at its path, its owner and its mode. To look around without one: portcullis serve --demo";
     Syntax = "P101", "the file is not TOML",
         "The text breaks a rule of TOML at the place shown: a quote, a bracket or an equals sign is missing, or a key stands twice.",
         "Correct the line shown; all other mistakes are reported once the file can be read.";
@@ -71,9 +71,9 @@ codes! {
     PolicyMissing = "P109", "a policy that cannot be used",
         "A principal names a policy that is not defined, cannot be read, or is defined both in the file and in policies/.",
         "Add [policies.NAME] to the file or policies/NAME.toml beside it, not both.";
-    Secret = "P110", "a server is disabled: its secret is missing",
-        "A value with ${env:NAME} or ${file:PATH} could not be filled. The server is switched off by name; with required = true the start fails.",
-        "Set the variable, or make the file readable, and start again.";
+    Secret = "P110", "a server is disabled: a secret or its authority is missing",
+        "A value with ${env:NAME} or ${file:PATH} could not be filled, or the file of tls_ca_cert_path cannot be used. The server is switched off by name; with required = true the start fails.",
+        "Set the variable and start again, or put the file right: a gateway that runs takes the server in by itself.";
     OpenDoor = "P111", "who may come in is not said, or is anybody",
         "auth is missing where more than one principal exists, or auth = \"none\" on an address that others can reach.",
         "Set auth = \"keys\" in [listen] and give each principal api_keys (portcullis key new NAME), or listen on 127.0.0.1.";
@@ -152,8 +152,8 @@ codes! {
 
     // P5: start and stop.
     Bind = "P501", "an address cannot be listened on",
-        "Another process has the port, the address is not of this machine, or the port needs more rights.",
-        "End the other process, or set another address in [listen].";
+        "Another process has the port or the socket, the address is not of this machine, the port needs more rights, or the folder of a socket is not there.",
+        "End the other process, make the folder, or set another address in [listen].";
     Machine = "P502", "the operating system refuses",
         "It gives no threads, no random bytes, no signals or no file.",
         "Look at the limits of the user or container (ulimit -a).";

@@ -31,6 +31,8 @@ const LOOK_PAUSE: Duration = Duration::from_secs(2);
 const STILL: Duration = Duration::from_millis(250);
 /// How often they may change within that time, until they are read as they are.
 const RESTLESS_MAX: usize = 4;
+/// What is said of a problem with which a configuration can be used.
+const DOUBTFUL: &str = "the new configuration is doubtful";
 
 /// What of a configuration is taken at the start alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,15 +106,15 @@ impl Kept {
                 sizes,
                 of.sessions_max,
                 of.sessions_per_principal_max,
-                of.session_idle,
-                of.keep_alive,
-                of.write_timeout,
+                (of.parked_max, of.parked_per_principal_max, of.question),
+                (of.session_idle, of.keep_alive, of.write_timeout),
                 of.replay,
             )
         };
         let different = [
             (one.addresses != two.addresses || one.sockets != two.sockets, "listen.http"),
             (one.http_sse != two.http_sse, "listen.http_sse"),
+            (one.public_path != two.public_path, "listen.public_url"),
             (one.tls != two.tls, "listen.tls_cert and tls_key"),
             (one.allowed_hosts != two.allowed_hosts, "listen.allowed_hosts"),
             (one.allowed_origins != two.allowed_origins, "listen.allowed_origins"),
@@ -253,12 +255,19 @@ impl Reloader {
         let mut waiting = self.kept.differences(&new);
         waiting.retain(|key| self.serving.has(key));
         if waiting != self.waiting {
-            let keys = waiting.join(", ");
-            tracing::warn!(keys, "what has changed here is taken at the next start; until then it stays as it was");
+            match waiting.join(", ") {
+                keys if keys.is_empty() => tracing::info!("nothing waits for the next start any more"),
+                keys => {
+                    tracing::warn!(
+                        keys,
+                        "what has changed here is taken at the next start; until then it stays as it was"
+                    );
+                }
+            }
             self.waiting = waiting;
         }
         for warning in loaded.warnings.iter().filter(|warning| !self.doubtful.contains(warning)) {
-            say(warning, "the new configuration is doubtful");
+            say(warning, DOUBTFUL);
         }
         self.doubtful = loaded.warnings;
         let old = Arc::clone(self.gateway.snapshot().settings());
@@ -319,9 +328,10 @@ impl Reloader {
             return;
         }
         for diagnostic in &found {
-            say(diagnostic, "the new configuration is refused");
+            say(diagnostic, if diagnostic.fails { "the new configuration is refused" } else { DOUBTFUL });
         }
-        tracing::error!(problems = found.len(), "the configuration of before stays in force");
+        let problems = found.iter().filter(|diagnostic| diagnostic.fails).count();
+        tracing::error!(problems, "the configuration of before stays in force");
         self.refused = found;
     }
 }

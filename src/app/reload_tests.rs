@@ -71,6 +71,18 @@ fn all(text: &str) -> Settings {
     load_text(Path::new("test.toml"), text, &|_| None).unwrap_or_else(|found| panic!("{found}")).settings
 }
 
+/// [CFG-4]: each limit of the front door is one that waits for the next start.
+#[test]
+fn every_limit_of_the_door_waits_for_the_next_start() {
+    let before = Kept::of(&all("[listen]\nauth = \"keys\"\n"));
+    for key in ["question_secs", "parked_calls", "parked_calls_per_principal", "resume_secs", "write_timeout_secs"] {
+        let text = format!("[listen]\nauth = \"keys\"\n[limits]\n{key} = 7\n");
+        assert_eq!(before.differences(&Kept::of(&all(&text))), ["limits"], "{key}");
+    }
+    let text = "[listen]\nauth = \"keys\"\npublic_url = \"https://example.com/tools\"\n";
+    assert_eq!(before.differences(&Kept::of(&all(text))), ["listen.public_url"]);
+}
+
 /// [CFG-4] What is taken at the start alone is named as the file spells it.
 #[test]
 fn what_waits_for_the_next_start_is_named() {

@@ -60,6 +60,11 @@ impl Origin {
         self.shown.len() + self.full.len()
     }
 
+    /// Returns how many bytes it adds to a file's text of origins; what is too long to be told adds none.
+    pub(super) fn line_bytes(&self) -> usize {
+        Some(self.line().len() + 1).filter(|bytes| *bytes <= ORIGINS_BYTES_MAX).unwrap_or_default()
+    }
+
     fn line(&self) -> String {
         let line = Line {
             kind: self.kind.member().into(),
@@ -122,6 +127,7 @@ pub(crate) mod tests {
         let odd = origin("file:///\u{1F600}\"\\\n\u{2028}");
         let text = with("", &odd).unwrap();
         assert_eq!((read(&text), text.lines().count()), (vec![odd.clone()], 1));
+        assert_eq!(odd.line_bytes(), text.len());
         assert_eq!(with(&text, &odd), None);
         assert_eq!(read("nothing\n{\"kind\":\"tools\"}\n\n").len(), 0);
         let mut text = text;
@@ -132,7 +138,8 @@ pub(crate) mod tests {
         assert!(all.len() == ORIGINS_MAX && !all.contains(&odd) && all.contains(&origin("file:///0")));
         let long = origin(&format!("file:///{}", "x".repeat(ORIGINS_BYTES_MAX / 4)));
         assert_eq!(read(&with(&text, &long).unwrap()).last(), Some(&long));
-        let text = with(&text, &origin(&"x".repeat(ORIGINS_BYTES_MAX))).unwrap();
-        assert!(text.is_empty(), "what is too long is of no origin that can be told");
+        let long = origin(&"x".repeat(ORIGINS_BYTES_MAX));
+        let text = with(&text, &long).unwrap();
+        assert!(text.is_empty() && long.line_bytes() == 0, "what is too long is of no origin that can be told");
     }
 }

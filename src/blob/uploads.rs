@@ -108,7 +108,8 @@ impl Uploads {
         extension: impl FnOnce(&[u8]) -> Option<&'static str>,
         settings: &BlobSettings,
     ) -> Result<Stored, PutError> {
-        let bytes = base64.decoded_len() as u64;
+        // With what it came from, which lies beside it.
+        let bytes = base64.decoded_len() as u64 + origin.line_bytes() as u64;
         if bytes > settings.upload_bytes_max {
             return Err(PutError::Quota);
         }
@@ -120,8 +121,12 @@ impl Uploads {
         folder.make_room(&dir, bytes, settings, self.clock.unix_secs());
         let part = Part::new(&dir)?;
         let stored = part.write(base64, extension, self.clock.unix_secs())?;
-        // Without it the file can be found, and is not read out to anybody.
-        let told = tell(&dir, &stored.name, origin)?;
+        // A file that nothing is told of is read out to nobody, and nobody would take it away.
+        let told = tell(&dir, &stored.name, origin).inspect_err(|_| {
+            if !folder.knows(&stored.name) {
+                remove(&dir, &stored.name);
+            }
+        })?;
         let stored = Stored { path: place.join(&stored.name), ..stored };
         if let Some(files) = &mut folder.files {
             files.insert(stored.name.clone(), (stored.bytes + told, self.clock.unix_secs()));
@@ -275,6 +280,11 @@ impl Folder {
         }
         self.files = Some(files);
         Ok(())
+    }
+
+    /// Says whether a file lay there before, and is counted.
+    fn knows(&self, name: &str) -> bool {
+        self.files.as_ref().is_some_and(|files| files.contains_key(name))
     }
 
     fn expire(&mut self, dir: &OwnedFd, age: Duration, now: u64) {

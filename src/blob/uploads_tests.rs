@@ -136,6 +136,55 @@ fn the_oldest_make_room() {
     assert!(third.path.exists());
 }
 
+/// [LIM-3, LIM-6]: what a file came from has its room in the quota before it is written, so that there is never more.
+#[test]
+fn what_it_came_from_has_its_room() {
+    let (folder, clock) = (Folder::new(), Clock::manual());
+    let uploads = Uploads::new(folder.0.clone(), clock.clone());
+    let alice = PrincipalId::new("alice");
+    let (near, far) = (origin(""), origin(&format!("file:///{}", "x".repeat(100))));
+    let place = folder.0.join(folder_name(&alice));
+    let lies =
+        || -> u64 { std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum() };
+    for (number, bytes) in [(1_u8, 300_usize), (2, 500), (3, 10), (4, 400)] {
+        let encoded = base64::prelude::BASE64_STANDARD.encode(vec![number; bytes]);
+        let base64 = Base64::of(Spelled::inner(encoded.as_bytes()));
+        let of = if number == 1 { &near } else { &far };
+        uploads.put(&alice, of, base64, |_| Some("bin"), &settings()).unwrap();
+        clock.advance(Duration::from_secs(1));
+        assert!(lies() <= settings().upload_bytes_max, "{} bytes after file {number}", lies());
+    }
+    // A file that fits alone does not fit with it.
+    let encoded = base64::prelude::BASE64_STANDARD.encode([5; 900]);
+    let base64 = Base64::of(Spelled::inner(encoded.as_bytes()));
+    assert!(matches!(uploads.put(&alice, &far, base64, |_| Some("bin"), &settings()), Err(PutError::Quota)));
+}
+
+/// [LIM-3, LIM-6]: a file of which it cannot be told what it came from goes again; one that lay there before stays, and counts.
+#[test]
+fn a_file_that_nothing_can_be_told_of_goes() {
+    let (folder, clock) = (Folder::new(), Clock::manual());
+    let uploads = Uploads::new(folder.0.clone(), clock.clone());
+    let kept = put(&uploads, "alice", b"kept").unwrap();
+    let place = kept.path.parent().unwrap();
+    // sha256("abc"); a folder in its place cannot be written over.
+    let name = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad.bin";
+    let note = place.join(format!("{FROM}{name}"));
+    std::fs::create_dir(&note).unwrap();
+    assert!(matches!(put(&uploads, "alice", b"abc"), Err(PutError::Write(_))));
+    assert_eq!(names(place), [kept.name.as_str()]);
+    std::fs::remove_dir(&note).unwrap();
+    clock.advance(Duration::from_secs(1));
+    let stored = put(&uploads, "alice", b"abc").unwrap();
+    std::fs::remove_file(&note).unwrap();
+    std::fs::create_dir(&note).unwrap();
+    assert!(matches!(put(&uploads, "alice", b"abc"), Err(PutError::Write(_))));
+    assert!(stored.path.exists() && kept.path.exists());
+    clock.advance(Duration::from_secs(1));
+    put(&uploads, "alice", &[1; 850]).unwrap();
+    assert!(!stored.path.exists() && !kept.path.exists(), "both are counted, and make room");
+}
+
 /// [LIM-3, POL-12]: what a file came from is known as long as the file lies there, also to the next process; nothing that lies
 /// in its place is followed, and a file that nothing is told of came from nowhere.
 #[test]

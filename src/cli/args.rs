@@ -194,7 +194,7 @@ pub(super) struct Connect {
     /// The configuration
     #[arg(long, value_name = "FILE", default_value = "portcullis.toml")]
     pub(super) config: PathBuf,
-    /// The principal that the client is; without it, local
+    /// The principal that the client is; without it the only principal, or 'local'
     #[arg(long = "as", value_name = "NAME", conflicts_with = "url")]
     pub(super) name: Option<String>,
     /// Use a running gateway at this address, as http://127.0.0.1:7800, instead of starting one

@@ -110,7 +110,7 @@ pub(super) fn show(call: &Call, response: &Response) -> Result<Exit, Trouble> {
             data(&[br#"{"error":"#, &one_line(&error)[..], b"}\n"].concat())?;
         }
         let error = ErrorObject::read(&error);
-        let words = format!("the server answered error {}: {}", error.code.0, super::output::line(&error.message));
+        let words = format!("the server answered error {}: {}", error.code.0, super::output::sentence(&error.message));
         return Err(Trouble::new(Exit::Failure, Code::ServerFailed, words));
     };
     if call.json {

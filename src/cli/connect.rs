@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::app::{Guest, GuestError};
 use crate::clients::{self, Backup, Draft, Edit, Launch, Surroundings, Undone};
 use crate::config::{self, Loaded};
 use crate::gateway::Auth;
@@ -9,11 +10,13 @@ use crate::id::PrincipalId;
 
 use super::args;
 use super::confirm::{End, confirm, read};
-use super::output::say;
+use super::output::{counted, say};
 use super::trouble::{Exit, Trouble};
 
 /// The entry that is written where a client has no servers of its own: everything the principal may use.
 const ALL: &str = "portcullis";
+/// Who calls a gateway that asks for no key.
+const LOCAL: &str = "local";
 
 pub(super) fn run(args: &args::Connect) -> Result<Exit, Trouble> {
     let done = match args.file.clone().or_else(|| args.client.location(&config::process_env)) {
@@ -38,10 +41,18 @@ fn connect(args: &args::Connect, file: &Path) -> Result<(), End> {
             "{config} asks callers for a key, and none is written into a client's file: leave --url away"
         )));
     }
+    let principal = match (&args.url, Guest::choose(&loaded.settings, args.name.as_deref(), None)) {
+        (None, Ok(guest)) => guest.principal,
+        // Without anybody nothing is taken over yet, which is said of each entry.
+        (None, Err(err)) if args.name.is_some() || err != GuestError::Nobody => {
+            return Err(End::Failed(format!("{}: {err}", args.config.display())));
+        }
+        (Some(_), _) | (None, Err(_)) => PrincipalId::new(LOCAL),
+    };
     let text = read(file)?;
     let before = text.as_ref().map(|text| text.expose().as_str());
     let failed = |why: &str| End::Failed(format!("{} {why}", file.display()));
-    let (edits, unconnected) = plan(args, &loaded, file, before.unwrap_or_default())?;
+    let (edits, unconnected) = plan(args, (&loaded, &principal), file, before.unwrap_or_default())?;
     say(&format!("{}:", file.display()));
     edits
         .iter()
@@ -68,7 +79,7 @@ fn connect(args: &args::Connect, file: &Path) -> Result<(), End> {
         return Err(failed("has just been changed by somebody else: run this again"));
     }
     backup.replace(before.map(str::as_bytes), after.as_bytes()).map_err(|err| End::Failed(err.to_string()))?;
-    say(&format!("{} entries written; start the client anew", edits.len()));
+    say(&format!("{} written; start the client anew", counted(edits.len(), "entry", "entries")));
     let place = args.file.as_ref().map(|file| format!(" --file {}", file.display())).unwrap_or_default();
     say(&format!("undo it with: portcullis connect {} --undo{place}", args.client.name()));
     Ok(())
@@ -78,7 +89,12 @@ fn connect(args: &args::Connect, file: &Path) -> Result<(), End> {
 type Left = (String, String);
 
 /// Decides what becomes of each entry.
-fn plan(args: &args::Connect, loaded: &Loaded, file: &Path, text: &str) -> Result<(Vec<Edit>, Vec<Left>), End> {
+fn plan(
+    args: &args::Connect,
+    whose: (&Loaded, &PrincipalId),
+    file: &Path,
+    text: &str,
+) -> Result<(Vec<Edit>, Vec<Left>), End> {
     let failed = |path: &Path, why: &dyn std::fmt::Display| End::Failed(format!("{} {why}", path.display()));
     let entries = clients::read_client(args.client, text).map_err(|err| failed(file, &err))?;
     let own = read(&args.config)?.ok_or_else(|| failed(&args.config, &"does not exist"))?;
@@ -94,7 +110,7 @@ fn plan(args: &args::Connect, loaded: &Loaded, file: &Path, text: &str) -> Resul
     let (mut edits, mut left) = (Vec::new(), Vec::new());
     let import = clients::draft(entries, &around, &existing);
     for draft in &import.drafts {
-        match obstacle(args, loaded, draft) {
+        match obstacle(args, whose, draft) {
             None => edits.push(Edit { name: draft.original.clone(), launch: launch(Some(draft)) }),
             Some(why) => left.push((draft.original.clone(), why)),
         }
@@ -104,7 +120,7 @@ fn plan(args: &args::Connect, loaded: &Loaded, file: &Path, text: &str) -> Resul
 }
 
 /// Says why an entry cannot go through the gateway.
-fn obstacle(args: &args::Connect, loaded: &Loaded, draft: &Draft) -> Option<String> {
+fn obstacle(args: &args::Connect, (loaded, id): (&Loaded, &PrincipalId), draft: &Draft) -> Option<String> {
     let settings = &loaded.settings;
     if !draft.already {
         let config = args.config.display();
@@ -116,8 +132,7 @@ fn obstacle(args: &args::Connect, loaded: &Loaded, draft: &Draft) -> Option<Stri
     if !settings.gateway.servers.iter().any(|server| server.name == draft.name) {
         return Some(format!("server '{}' is switched off", draft.name));
     }
-    let id = PrincipalId::new(args.name.as_deref().unwrap_or("local"));
-    let principal = settings.gateway.principals.iter().find(|principal| principal.id == id);
+    let principal = settings.gateway.principals.iter().find(|principal| principal.id == *id);
     let granted = principal.is_some_and(|principal| principal.granted.contains(&draft.name));
     (!granted).then(|| format!("no bundle grants server '{}' to principal '{id}'", draft.name))
 }

@@ -15,8 +15,9 @@ use crate::upstream::Phase;
 use crate::wire::mcp::Kind;
 
 use super::args::Explain;
+use super::key::table_key;
 use super::open::{Opened, block_on, open, speak_for, strip};
-use super::output::{self, Paint, data, line, table};
+use super::output::{self, Paint, data, line, sentence, table};
 use super::trouble::{Exit, Trouble};
 
 /// What is to be said of one tool, or of a whole server that is not connected.
@@ -60,7 +61,7 @@ fn looks_like_code(text: &str) -> bool {
 fn page(text: &str, as_json: bool) -> Result<Exit, Trouble> {
     let Some(code) = Code::find(text) else {
         let ids: Vec<_> = Code::ALL.iter().map(|code| code.id()).collect();
-        return Err(Trouble::new(Exit::Usage, Code::BadArgument, format!("there is no code {text}"))
+        return Err(Trouble::new(Exit::Usage, Code::Usage, format!("there is no code {text}"))
             .fix(format!("the codes are {}", ids.join(", "))));
     };
     let page = code.page();
@@ -154,38 +155,39 @@ impl View<'_> {
     /// Says why a principal is not connected to a server; `None` if it is.
     fn not_connected(&self, place: &ServerPlace, tool: Option<&str>) -> Option<Verdict> {
         let (id, name) = (&self.principal.id, &place.name);
-        let (words, at, help) = match self.principal.connections.get(name)? {
+        let (code, words, at, help) = match self.principal.connections.get(name)? {
             Connection::Granted { .. } => return None,
             Connection::Excluded { bundle, at } => (
+                Code::NotGranted,
                 format!("bundle '{bundle}' of {id} excludes server '{name}'"),
                 at.clone(),
-                format!("take \"{name}\" out of exclude of [mcp_bundles.{bundle}]"),
+                format!("take \"{name}\" out of exclude of [mcp_bundles.{}]", table_key(bundle)),
             ),
             Connection::ExcludedByUnknown { bundle, at } => (
+                Code::NotGranted,
                 format!("bundle '{bundle}' of {id} does not exist, so it excludes whatever any bundle excludes"),
                 at.clone(),
-                format!("correct '{bundle}' in mcp_bundles of [principals.{id}]"),
+                format!("correct '{bundle}' in mcp_bundles of [principals.{}]", table_key(id.as_str())),
             ),
             Connection::Missing { at } => {
-                (format!("no bundle of {id} has server '{name}'"), at.clone(), self.bundle_help(name))
+                let words = format!("no bundle of {id} has server '{name}'");
+                (Code::NotGranted, words, at.clone(), self.bundle_help(name))
             }
             Connection::Unusable => match &place.usage {
                 ServerUse::Disabled(why) => (
+                    Code::Secret,
                     format!("server '{name}' is disabled: {why}"),
                     place.at.clone(),
-                    "give it its secret, and start again".to_owned(),
+                    Code::Secret.page().fix.to_owned(),
                 ),
                 ServerUse::Off(at) => (
+                    Code::NotGranted,
                     format!("server '{name}' is switched off"),
                     at.clone(),
                     "set enabled = true, or take the line out".to_owned(),
                 ),
                 ServerUse::Usable => return None,
             },
-        };
-        let code = match place.usage {
-            ServerUse::Disabled(_) => Code::Secret,
-            ServerUse::Off(_) | ServerUse::Usable => Code::NotGranted,
         };
         Some(whole(place, tool, code, Reason { words, at }, Some(help)))
     }
@@ -196,8 +198,10 @@ impl View<'_> {
         match self.opened.loaded.places.bundles.iter().find(|bundle| has(&bundle.servers)) {
             Some(bundle) => {
                 format!(
-                    "add \"{}\" to mcp_bundles of [principals.{id}]: it has the server ({})",
-                    bundle.name, bundle.at
+                    "add \"{}\" to mcp_bundles of [principals.{}]: it has the server ({})",
+                    bundle.name,
+                    table_key(id.as_str()),
+                    bundle.at
                 )
             }
             None => format!("add \"{server}\" to servers of a bundle of {id}"),
@@ -303,7 +307,7 @@ impl View<'_> {
             (Some(why), None) => {
                 let spots = self.others(why).into_iter().map(|other| other.at.clone());
                 let all = std::iter::once(place.at.clone()).chain(spots.filter(|spot| *spot != place.at));
-                let words = line(&why.to_string());
+                let words = sentence(&why.to_string());
                 let left_out = all.map(|at| Reason { words: words.clone(), at });
                 (Some(why.code()), left_out.chain(reasons).collect())
             }
@@ -390,7 +394,7 @@ impl Verdict {
             let words = format!("{principal} sees this {} under the name {}", self.kind.noun(), self.subject());
             return Trouble::new(Exit::Denied, Code::Renamed, words).at(self.renamed.map(|reason| reason.at));
         }
-        let words = format!("{} is hidden from {principal}: {}", self.subject(), self.why());
+        let words = format!("{} is hidden from {principal}: {}", self.subject(), sentence(self.why()));
         let code = self.code.unwrap_or(Code::UnknownTool);
         let exit = if code == Code::ServerDown { Exit::NotReady } else { Exit::Denied };
         let trouble = Trouble::new(exit, code, words).at(self.reasons.into_iter().next().map(|reason| reason.at));
@@ -420,7 +424,7 @@ impl Verdict {
         };
         let mut text = format!("{}: {state}\n", self.subject());
         for reason in self.reasons.iter().chain(&self.renamed) {
-            text.push_str(&format!("  {}\n    --> {}\n", line(&reason.words), reason.at));
+            text.push_str(&format!("  {}\n    --> {}\n", sentence(&reason.words), reason.at));
         }
         if let Some(help) = &self.help {
             text.push_str(&format!("  help: {help}\n"));

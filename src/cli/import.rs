@@ -10,7 +10,7 @@ use crate::upstream::ServerSettings;
 
 use super::args;
 use super::confirm::{End, confirm, read};
-use super::output::{data, say, tell};
+use super::output::{counted, data, say, tell};
 use super::trial::{Tried, trial};
 use super::trouble::{Exit, Trouble};
 
@@ -28,7 +28,8 @@ fn import(args: &args::Import) -> Result<Exit, End> {
     let existing = existing.map_err(|err| End::Failed(format!("{}: {err}", args.config.display())))?;
     let named = |err: &dyn std::fmt::Display| End::Failed(format!("{} {err}", args.file.display()));
     let found = clients::read(text.expose()).map_err(|err| named(&err))?;
-    say(&format!("{}: {}, {} servers", args.file.display(), found.format, found.entries.len()));
+    let servers = counted(found.entries.len(), "server", "servers");
+    say(&format!("{}: {}, {servers}", args.file.display(), found.format));
     let workspace = workspace(&args.file);
     let around = Surroundings { env: &config::process_env, workspace: workspace.as_deref() };
     let mut import = clients::draft(found.entries, &around, &existing.unwrap_or_default());
@@ -54,10 +55,16 @@ fn import(args: &args::Import) -> Result<Exit, End> {
     let unreached = report(&trial(&settings)?);
     let broken = unreached + import.refused.len() + import.lost.len();
     if broken > 0 && !args.force {
-        return Err(End::Failed(format!("{broken} problems: nothing is saved; --force saves all the same")));
+        return Err(End::Failed(format!(
+            "{}: nothing is saved; --force saves all the same",
+            counted(broken, "problem", "problems")
+        )));
     }
     if import.drafts.is_empty() {
         return Err(End::Nothing("there is nothing to save"));
+    }
+    if before.as_ref().is_some_and(|before| *before.expose() == written.text) {
+        return Err(End::Nothing("everything is there already; nothing was changed"));
     }
     save(&args.config, before.is_some(), &written)?;
     after(args, &import, &grant);
@@ -140,11 +147,13 @@ fn report(tried: &[Tried]) -> usize {
                 let risky: Vec<_> =
                     tools.iter().filter(|tool| tool.high_risk).map(|tool| tool.shown.as_str()).collect();
                 let risky = if risky.is_empty() { String::new() } else { format!("; high-risk: {}", risky.join(", ")) };
-                format!("ready, {} tools{risky}", tools.len())
+                format!("ready, {}{risky}", counted(tools.len(), "tool", "tools"))
             }
             Err(why) => {
                 unreached += 1;
-                format!("cannot be reached: {why}")
+                // The name stands before it, and that it cannot be reached.
+                let why = why.strip_prefix(&format!("server '{name}' ")).unwrap_or(why);
+                format!("cannot be reached: {}", why.strip_prefix("cannot be reached: ").unwrap_or(why))
             }
         };
         say(&format!("  {:<20} {words}", name.as_str()));
@@ -207,7 +216,7 @@ fn after(args: &args::Import, import: &Import, grant: &Grant) {
         Err(found) => tell(&found),
     }
     let count = import.drafts.iter().filter(|draft| !draft.already).count();
-    say(&format!("{}: {count} servers saved", args.config.display()));
+    say(&format!("{}: {} saved", args.config.display(), counted(count, "server", "servers")));
     match grant {
         Grant::To(name) => say(&format!("principal '{}' may use them (mcp_bundles.imported)", name.escape_debug())),
         Grant::AsTheFileSays => {

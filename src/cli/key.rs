@@ -21,7 +21,7 @@ pub(super) fn run(key: &Key) -> Result<Exit, Trouble> {
     let KeyAction::New { name } = &key.action;
     if name.is_empty() || name.chars().any(char::is_control) {
         let words = "the name of a principal must not be empty or hold control characters";
-        return Err(Trouble::new(Exit::Usage, Code::BadArgument, words));
+        return Err(Trouble::new(Exit::Usage, Code::Usage, words).fix("name a principal: portcullis key new alice"));
     }
     let random = seal::random::<BYTES>().map_err(|err| Trouble::new(Exit::Failure, Code::Machine, err.to_string()))?;
     let key = Secret::new(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random)));
@@ -31,7 +31,7 @@ pub(super) fn run(key: &Key) -> Result<Exit, Trouble> {
 }
 
 /// A name as it stands in the head of a table.
-fn table_key(name: &str) -> String {
+pub(super) fn table_key(name: &str) -> String {
     let bare = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
     if bare { name.to_owned() } else { toml::Value::from(name).to_string() }
 }

@@ -12,7 +12,7 @@ use crate::wire::mcp::Kind;
 
 use super::args::{Listed, Ls};
 use super::open::{Opened, block_on, open, speak_for, strip};
-use super::output::{self, data, line, one_line, table};
+use super::output::{self, data, line, one_line, say, sentence, table};
 use super::trouble::{Exit, Trouble};
 
 pub(super) fn run(ls: &Ls) -> Result<Exit, Trouble> {
@@ -53,6 +53,9 @@ async fn items(ls: &Ls, opened: &Opened, kind: Kind) -> Result<Exit, Trouble> {
                 let head = [kind.noun().to_uppercase(), "DESCRIPTION".to_owned()];
                 table(&[head].into_iter().chain(items.iter().map(described)).collect::<Vec<_>>())?;
             }
+            if items.is_empty() && kind == Kind::Tools {
+                say(&format!("no tool is shown: portcullis explain --as '{}' says why", principal.id));
+            }
             Ok(opened.report_down(local, &needed))
         })
         .await
@@ -73,6 +76,7 @@ async fn servers(ls: &Ls, opened: &Opened) -> Result<Exit, Trouble> {
             } else {
                 let head = ["SERVER", "TRANSPORT", "STATE", "TOOLS", "CAUSE", "WHERE"].map(str::to_owned);
                 table(&[head].into_iter().chain(rows.iter().map(Row::cells)).collect::<Vec<_>>())?;
+                rows.iter().filter_map(Row::long_cause).for_each(|words| say(&words));
             }
             // What is off or disabled is so by the configuration's word.
             let down = rows.iter().any(|row| matches!(row.state, "down" | "starting"));
@@ -112,6 +116,12 @@ impl<'p> Row<'p> {
         let Self { place, transport, state, .. } = self;
         let name = place.name.to_string();
         [name, (*transport).to_owned(), (*state).to_owned(), tools, cause, place.at.to_string()]
+    }
+
+    /// A cause that its cell does not hold, whole.
+    fn long_cause(&self) -> Option<String> {
+        let cause = sentence(self.cause.as_deref()?);
+        (cause != line(&cause)).then(|| format!("{}: {cause}", self.place.name))
     }
 
     fn json(&self) -> Value {

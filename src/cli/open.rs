@@ -16,7 +16,7 @@ use crate::runtime;
 use crate::upstream::Phase;
 
 use super::args::Source;
-use super::output::line;
+use super::output::sentence;
 use super::serve::start_demo;
 use super::spinner::Label;
 use super::trouble::{Exit, Trouble};
@@ -152,7 +152,7 @@ pub(super) fn speak_for(local: &Local, principal: &PrincipalPlace) -> Result<Ide
 pub(super) fn down(local: &Local, place: &ServerPlace) -> Option<Trouble> {
     let (code, words) = match local.status(&place.name)?.phase {
         Phase::Down(cause) => {
-            (Code::ServerDown, format!("server '{}' is down: {}", place.name, line(strip(place, &cause))))
+            (Code::ServerDown, format!("server '{}' is down: {}", place.name, sentence(strip(place, &cause))))
         }
         Phase::Starting => (Code::Starting, format!("server '{}' has ended and is being started again", place.name)),
         Phase::Ready => return None,

@@ -13,6 +13,8 @@ use super::trouble::{Exit, Trouble};
 
 /// The longest cell of a table, in characters.
 const CELL_MAX: usize = 100;
+/// The longest foreign sentence outside of a table, in characters: a server's last words are at most 2,000.
+const SENTENCE_MAX: usize = 2_500;
 
 /// Whether words are coloured.
 #[derive(Clone, Copy, Debug)]
@@ -77,15 +79,30 @@ pub(super) fn table<const N: usize>(rows: &[[String; N]]) -> Result<Exit, Troubl
     data(text.as_bytes())
 }
 
-/// Makes one line of a foreign text: no control characters, nothing that turns the direction of writing, cut at a length.
+/// Makes a cell of a foreign text: its first line without control characters and without what turns the direction of
+/// writing, cut at a length.
 pub(super) fn line(text: &str) -> String {
+    first_line(text, CELL_MAX)
+}
+
+/// The same for a sentence that stands alone, of which nothing should be missing.
+pub(super) fn sentence(text: &str) -> String {
+    first_line(text, SENTENCE_MAX)
+}
+
+fn first_line(text: &str, chars_max: usize) -> String {
     let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    let mut line: String = first.chars().filter(|c| is_harmless(*c)).take(CELL_MAX + 1).collect();
-    if line.chars().count() > CELL_MAX {
-        line = line.chars().take(CELL_MAX - 1).collect();
+    let mut line: String = first.chars().filter(|c| is_harmless(*c)).take(chars_max + 1).collect();
+    if line.chars().count() > chars_max {
+        line = line.chars().take(chars_max - 1).collect();
         line.push('…');
     }
     line
+}
+
+/// Spells a number with the word for what it counts.
+pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// Makes a foreign text harmless for a terminal; for a pipe or a file it stays as it is.
@@ -131,7 +148,7 @@ impl Paint {
 
 #[cfg(test)]
 mod tests {
-    use super::line;
+    use super::{line, sentence};
 
     /// [OPS-1]
     #[test]
@@ -139,6 +156,7 @@ mod tests {
         assert_eq!(line("\n  Reads\u{1b}[31m a \u{202e}file.\nMore."), "Reads[31m a file.");
         let long = line(&"x".repeat(500));
         assert!(long.chars().count() == 100 && long.ends_with('…'));
+        assert_eq!(sentence(&format!("\u{1b}{}\n", "x".repeat(500))).len(), 500);
         assert_eq!(line(""), "");
     }
 }

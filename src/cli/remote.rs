@@ -19,7 +19,7 @@ use crate::wire::sse::{self, Decoder};
 use super::args::Call;
 use super::call::{definitions, members, progress_words, request, show};
 use super::open::{interrupted, interruption};
-use super::output::{data, line, one_line};
+use super::output::{data, line, one_line, sentence};
 use super::spinner::Label;
 use super::trouble::{Exit, Trouble};
 
@@ -142,6 +142,11 @@ impl Remote {
         let sent = self.client.send(head("POST", &self.uri, &all).expose(), &body).await;
         let response = sent.map_err(|err| unreachable(&self.url, &err.to_string()))?;
         let status = response.status;
+        if status == StatusCode::NOT_FOUND {
+            let words = "there is no endpoint of this name, or its server is not granted to this key";
+            return Err(unreachable(&self.url, words)
+                .fix("name an endpoint: http://HOST:PORT/mcp or http://HOST:PORT/mcp/SERVER"));
+        }
         let events = response.headers.get("content-type").is_some_and(|kind| kind.starts_with(b"text/event-stream"));
         let answer = if events {
             self.events(response.body, label, tool).await?
@@ -227,7 +232,7 @@ fn key() -> Result<Option<HeaderValue>, Trouble> {
     let bearer = Secret::new(format!("Bearer {}", key.expose()));
     let mut value = HeaderValue::from_str(bearer.expose()).map_err(|_| {
         let words = format!("{KEY_VARIABLE} holds a character that no header may hold");
-        Trouble::new(Exit::Usage, Code::BadArgument, words)
+        Trouble::new(Exit::Usage, Code::Usage, words).fix("set it to the key alone, in one line")
     })?;
     value.set_sensitive(true);
     Ok(Some(value))
@@ -242,7 +247,7 @@ fn answer(text: &Bytes) -> Option<jsonrpc::Response> {
 
 /// What a gateway's refusal means; hidden and unknown tools look alike from here [POL-11].
 fn refused(error: &ErrorObject, call: &Call) -> Trouble {
-    let words = line(&error.message);
+    let words = sentence(&error.message);
     let (exit, code) = match error.code {
         code::LIMIT => (Exit::Failure, Code::OverLimit),
         code::DRAINING => (Exit::NotReady, Code::Draining),
@@ -267,5 +272,5 @@ fn unreadable(url: &str, err: &BodyError) -> Trouble {
 }
 
 fn unreachable(url: &str, why: &str) -> Trouble {
-    Trouble::new(Exit::Failure, Code::Unreachable, format!("{}: {}", line(url), line(why)))
+    Trouble::new(Exit::Failure, Code::Unreachable, format!("{}: {}", line(url), sentence(why)))
 }

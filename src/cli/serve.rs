@@ -35,6 +35,7 @@ async fn gateway(loaded: Loaded, next: &str) -> Result<Exit, Trouble> {
     // To its drop, by which the last lines are written.
     let _log = telemetry::init_batching(&loaded.settings.log)
         .map_err(|err| Trouble::new(Exit::Failure, Code::Log, format!("the log cannot be started: {err}")))?;
+    let disabled = loaded.settings.disabled.clone();
     let mut bound = App::build(loaded.settings, &config::base_env())?;
     bound.follow(loaded.inputs)?;
     let probe = |address: &SocketAddr| format!("http://{address}/readyz");
@@ -50,6 +51,9 @@ async fn gateway(loaded: Loaded, next: &str) -> Result<Exit, Trouble> {
     say(&format!("  probes   {admin}"));
     for server in servers {
         say(&format!("  server   {server}"));
+    }
+    for (server, why) in disabled {
+        say(&format!("  server   {:<20} disabled [{}]: {why}", server.as_str(), Code::Secret.id()));
     }
     say(next);
     let finished = bound.wait().await;

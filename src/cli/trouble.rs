@@ -160,6 +160,8 @@ impl From<Reject> for Trouble {
         };
         let words = if reject.detail.is_empty() {
             reject.public.into_owned()
+        } else if reject.detail.starts_with(&*reject.public) {
+            reject.detail
         } else {
             format!("{}: {}", reject.public, reject.detail)
         };

@@ -349,10 +349,8 @@ fn add_file(env: &mut Vec<(String, Secret<String>)>, path: &Path, around: &Surro
     let path = around.workspace.map_or_else(|| path.to_path_buf(), |folder| folder.join(path));
     let failed = |why: String| format!("its envFile {} {why}", path.display());
     let mut text = String::new();
-    let file = std::fs::File::open(&path).map_err(|err| failed(format!("cannot be read: {}", err.kind())))?;
-    file.take(ENV_FILE_MAX)
-        .read_to_string(&mut text)
-        .map_err(|err| failed(format!("cannot be read: {}", err.kind())))?;
+    let file = std::fs::File::open(&path).map_err(|err| failed(format!("cannot be read: {err}")))?;
+    file.take(ENV_FILE_MAX).read_to_string(&mut text).map_err(|err| failed(format!("cannot be read: {err}")))?;
     let text = Secret::new(text);
     for line in text.expose().lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let line = line.strip_prefix("export ").unwrap_or(line);

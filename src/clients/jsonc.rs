@@ -47,7 +47,8 @@ pub(super) fn parse(text: &str) -> Result<Object<'_>, String> {
         allow_non_finite_numbers: false,
         allow_extended_string_escapes: false,
     };
-    let parsed = parse_to_ast(text, &CollectOptions::default(), &options).map_err(|err| err.to_string())?;
+    let parsed =
+        parse_to_ast(text, &CollectOptions::default(), &options).map_err(|err| format!("is no JSON: {err}"))?;
     match parsed.value {
         Some(Value::Object(object)) => Ok(object),
         Some(_) | None => Err("holds no JSON object".to_owned()),

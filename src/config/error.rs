@@ -60,6 +60,8 @@ pub struct Diagnostic {
     pub help: Option<String>,
     /// Where.
     pub place: Option<Place>,
+    /// Whether the configuration is refused for it.
+    pub fails: bool,
 }
 
 /// All problems of a configuration, in the order of the files.
@@ -135,7 +137,7 @@ impl Diagnostics {
     pub(super) fn whole(message: String) -> Self {
         let (severity, code) = (Severity::Error, Code::Unreadable);
         let help = Some(code.page().fix.to_owned());
-        Self(vec![Diagnostic { severity, code, key: String::new(), message, help, place: None }])
+        Self(vec![Diagnostic { severity, code, key: String::new(), message, help, place: None, fails: true }])
     }
 }
 
@@ -158,7 +160,7 @@ impl std::error::Error for Diagnostics {}
 impl Report {
     /// Adds a problem that fails the start.
     pub(super) fn fatal(&self, diagnostic: Diagnostic) {
-        self.fatal.borrow_mut().push(diagnostic);
+        self.fatal.borrow_mut().push(Diagnostic { fails: true, ..diagnostic });
     }
 
     /// Adds a problem with which the gateway starts.

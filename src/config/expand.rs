@@ -120,7 +120,7 @@ impl fmt::Debug for Expander<'_> {
 
 /// Reads a secret from a file; one line end at its end goes away.
 fn secret_file(path: &Path, notes: &Notes) -> Result<Secret<String>, String> {
-    let bytes = notes.read(path, SECRET_FILE_MAX).map_err(|error| format!("cannot be read: {}", error.kind()))?;
+    let bytes = notes.read(path, SECRET_FILE_MAX).map_err(|error| format!("cannot be read: {error}"))?;
     if bytes.expose().len() as u64 > SECRET_FILE_MAX {
         return Err(format!("is larger than {SECRET_FILE_MAX} bytes"));
     }

@@ -4,9 +4,18 @@ pub(super) const ROOT: &[&str] = &["limits", "listen", "log", "mcp", "mcp_bundle
 pub(super) const ROOT_LATER: &[&str] =
     &["aliases", "audit", "audit_keep_days", "external", "on_audit_failure", "scopes", "tool_groups", "workflows"];
 
-pub(super) const LISTEN: &[&str] =
-    &["admin", "allowed_hosts", "allowed_origins", "auth", "health", "http", "http_sse", "tls_cert", "tls_key"];
-pub(super) const LISTEN_LATER: &[&str] = &["public_url"];
+pub(super) const LISTEN: &[&str] = &[
+    "admin",
+    "allowed_hosts",
+    "allowed_origins",
+    "auth",
+    "health",
+    "http",
+    "http_sse",
+    "public_url",
+    "tls_cert",
+    "tls_key",
+];
 
 pub(super) const MCP: &[&str] = &[
     "blob_paths",

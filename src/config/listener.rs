@@ -44,7 +44,7 @@ struct Places {
 /// Reads `[listen]` into the settings; returns the admin addresses. Relative paths start at `base`.
 pub(super) fn listen(table: Option<&Table<'_>>, base: &Path, settings: &mut DownstreamSettings) -> Vec<SocketAddr> {
     let Some(table) = table else { return vec![ADMIN] };
-    table.keys(keys::LISTEN, keys::LISTEN_LATER);
+    table.keys(keys::LISTEN, &[]);
     let mut taken = BTreeSet::new();
     if let Some(found) = table.get("http").and_then(|value| places(&value, &mut taken)) {
         (settings.addresses, settings.sockets) = (found.addresses, found.sockets);
@@ -53,6 +53,14 @@ pub(super) fn listen(table: Option<&Table<'_>>, base: &Path, settings: &mut Down
     }
     if table.get("http_sse").and_then(|value| value.flag()).unwrap_or_default() {
         settings.http_sse = HttpSse::On;
+    }
+    if let Some(value) = table.get("public_url")
+        && let Some(text) = value.text()
+    {
+        match public_path(text) {
+            Ok(path) => path.clone_into(&mut settings.public_path),
+            Err(why) => value.error(why),
+        }
     }
     let admin = table.get("admin").and_then(|value| probed(&value, &mut taken));
     settings.tls = tls(table, base);
@@ -241,6 +249,24 @@ fn socket(text: &str, item: &Value<'_>, sockets: &mut Vec<PathBuf>) {
     } else {
         sockets.push(path);
     }
+}
+
+/// Reads the path of the gateway's public URL: nothing, or segments that look the same in every proxy, each after a slash.
+fn public_path(text: &str) -> Result<&str, &'static str> {
+    const WORDS: &str = "must be the URL of the gateway as clients see it, as https://example.com/tools";
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).ok_or(WORDS)?;
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let segment = |segment: &str| !matches!(segment, "" | "." | "..") && segment.bytes().all(plain);
+    let mut segments = path.split('/').skip(1);
+    if !origin(&format!("https://{authority}")) || !segments.clone().all(segment) {
+        return Err(WORDS);
+    }
+    if segments.any(|segment| matches!(segment, "mcp" | "sse")) {
+        return Err("must be the URL of the gateway, without /mcp or /sse");
+    }
+    Ok(path)
 }
 
 fn origin(text: &str) -> bool {

@@ -199,7 +199,9 @@ pub(super) fn parse<T>(path: &Path, text: &str, report: &Report, read: impl FnOn
             let source = Source { path, text, masks: Masks::default(), report };
             let span = error.span().unwrap_or(text.len()..text.len());
             let diagnostic = source.diagnostic(Severity::Error, "", &span, error.message().to_owned());
-            report.fatal(Diagnostic { code: Code::Syntax, ..diagnostic });
+            let json = text.trim_start_matches('\u{feff}').trim_start().starts_with('{');
+            let help = json.then(|| "this is JSON: portcullis import FILE takes over a client's file".to_owned());
+            report.fatal(Diagnostic { code: Code::Syntax, help, ..diagnostic });
             None
         }
     }

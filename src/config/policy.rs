@@ -297,7 +297,7 @@ fn expectation(name: &str, table: &Table<'_>, profile: &Profile, known: Option<&
     let word = |visible: bool| if visible { "visible" } else { "hidden" };
     let message = format!("expected {text} to be {}, but policy '{name}' makes it {}", word(expected), word(actual));
     let diagnostic = tool.diagnostic(Severity::Error, message, None);
-    let diagnostic = Diagnostic { code: Code::Expectation, ..diagnostic };
+    let diagnostic = Diagnostic { code: Code::Expectation, fails: true, ..diagnostic };
     Some(ExpectationResult { policy: name.to_owned(), tool: text.to_owned(), expected, visible: actual, diagnostic })
 }
 

@@ -69,7 +69,7 @@ impl<'a> Source<'a> {
             Severity::Error => Code::BadValue,
             Severity::Warning => Code::Doubtful,
         };
-        Diagnostic { severity, code, key: key.to_owned(), message, help: None, place: Some(place) }
+        Diagnostic { severity, code, key: key.to_owned(), message, help: None, place: Some(place), fails: false }
     }
 
     fn spot(&self, span: &Range<usize>) -> Spot {

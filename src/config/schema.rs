@@ -90,6 +90,12 @@ pub(super) fn listen() -> Rows {
                 "Whether /sse and /sse/SERVER are there too, for clients that know HTTP+SSE of 2024-11-05 alone.",
             ),
         ),
+        (
+            "public_url",
+            text(
+                "The gateway's URL as clients behind another proxy see it, as https://example.com/tools: /sse names its path.",
+            ),
+        ),
         ("tls_cert", text("The certificate and its chain in PEM form; read again when it changes.")),
         ("tls_key", text("Its private key in PEM form, not encrypted.")),
     ]
@@ -153,11 +159,8 @@ pub(super) fn limits() -> Rows {
         ),
         ("resume_secs", number(1, 3_600, json!(kept), "How long they are kept once the call is over.")),
         ("session_idle_secs", number(1, 604_800, json!(idle), "How long a session may be idle.")),
-        ("sessions", count(1_000_000, door.sessions_max, "The most sessions in all.")),
-        (
-            "sessions_per_principal",
-            count(1_000_000, door.sessions_per_principal_max, "The most sessions of one principal."),
-        ),
+        ("sessions", count(1_000_000, door.sessions_max, "The most sessions, and streams that count as one, in all.")),
+        ("sessions_per_principal", count(1_000_000, door.sessions_per_principal_max, "The most of one principal.")),
         (
             "upload_bytes",
             number(

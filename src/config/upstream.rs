@@ -371,7 +371,7 @@ impl Entry<'_> {
             for (name, value) in table.entries() {
                 let secret = self.secret(&value);
                 let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
-                    table.key_error(name, "is no name of a header");
+                    table.key_error_of(Code::BadValue, name, "is no name of a header");
                     continue;
                 };
                 if RESERVED_HEADERS.contains(&header.as_str()) {

@@ -17,7 +17,9 @@ use crate::session::Session;
 use crate::wire::bridge::{BridgeRefusal, ClientSide, lift_error, lift_result, server_info};
 use crate::wire::json;
 use crate::wire::jsonrpc::{Payload, RequestId, Response as RpcResponse};
-use crate::wire::mcp::{Era, Kind, Kinds, Level, LogMessage, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY};
+use crate::wire::mcp::{
+    Era, Kind, Kinds, Level, LogMessage, ProtocolVersion, SERVER_INFO_KEY, STATELESS_LATEST, SUBSCRIPTION_ID_KEY,
+};
 use crate::wire::sse;
 
 use super::accept::Take;
@@ -30,14 +32,11 @@ use super::server::Door;
 use super::spoken::First;
 use super::stream::{self, Events};
 
-/// The method whose results may be kept.
-const READ: &str = "resources/read";
-
 /// Who asked, and what its answers must look like.
 #[derive(Clone, Debug)]
 pub(super) struct Asker {
-    /// The client's era.
-    pub(super) era: Era,
+    /// The revision that the client speaks; where a session's is not known, the newest of its era.
+    pub(super) version: ProtocolVersion,
     /// The request's id; a legacy GET has none.
     pub(super) id: Option<RequestId>,
     /// For the log.
@@ -135,15 +134,20 @@ impl Rendered {
 // === impl Asker ===
 
 impl Asker {
+    /// Returns the client's era.
+    const fn era(&self) -> Era {
+        self.version.era()
+    }
+
     /// Spells an outcome.
     pub(super) fn render(&self, outcome: Outcome) -> Rendered {
         let Some(id) = &self.id else { return self.refuse(Refusal::from(Fault::Method)) };
         match outcome {
             Ok(Answer::Discovery(discovery)) => Rendered::result(id, &discovered(&discovery)),
-            Ok(Answer::Ended) => Rendered::result(id, &ended(id, self.era)),
+            Ok(Answer::Ended) => Rendered::result(id, &ended(id, self.era())),
             Ok(Answer::InputRequired(input)) => self.input_required(id, &input),
             Ok(Answer::Page(page)) => {
-                Rendered { status: StatusCode::OK, parts: listed(id, page, self.era), rest: None, header: None }
+                Rendered { status: StatusCode::OK, parts: listed(id, page, self.era()), rest: None, header: None }
             }
             Ok(Answer::Unseen(unseen)) => {
                 let Unseen { head, length, rest } = *unseen;
@@ -151,7 +155,7 @@ impl Asker {
                 Rendered { status: StatusCode::OK, parts: head, rest, header: None }
             }
             Ok(Answer::Upstream { response, era }) => self.lift(id, &response, era),
-            Err(reject) => self.refuse(Refusal::of_reject(reject, self.era)),
+            Err(reject) => self.refuse(Refusal::of_reject(reject, self.era())),
         }
     }
 
@@ -162,7 +166,7 @@ impl Asker {
         while let Some(piece) = rest.pieces.next().await {
             match piece {
                 Ok(piece) => parts.push(piece),
-                Err(reject) => return self.refuse(Refusal::of_reject(reject, self.era)),
+                Err(reject) => return self.refuse(Refusal::of_reject(reject, self.era())),
             }
         }
         Rendered { parts, rest: None, ..rendered }
@@ -172,7 +176,7 @@ impl Asker {
     pub(super) fn refuse(&self, refusal: Refusal) -> Rendered {
         log_refusal(&refusal, Some(&self.principal), self.method);
         if let (true, Some(id), "tools/call") = (refusal.by_result, &self.id, self.method) {
-            let parts = vec![refused::result(&refusal, id, self.era)];
+            let parts = vec![refused::result(&refusal, id, self.era())];
             return Rendered { status: StatusCode::OK, parts, rest: None, header: None };
         }
         Rendered::refusal(refusal, self.id.as_ref())
@@ -180,11 +184,11 @@ impl Asker {
 
     fn lift(&self, id: &RequestId, response: &RpcResponse, from: Era) -> Rendered {
         let info = server_info();
-        let client = ClientSide { era: self.era, id, server_info: &info, cacheable: self.method == READ };
+        let client = ClientSide { version: self.version, id, server_info: &info, method: self.method };
         let lifted = match &response.payload {
             Payload::Result(_) => lift_result(response, from, &client).map(|parts| (StatusCode::OK, parts)),
             Payload::Error(_) => lift_error(response, &client, self.lacks(response))
-                .map(|(code, raw)| (status_of(code, self.era), vec![raw])),
+                .map(|(code, raw)| (status_of(code, self.era()), vec![raw])),
         };
         match lifted {
             Ok((status, parts)) => Rendered { status, parts, rest: None, header: None },
@@ -195,7 +199,7 @@ impl Asker {
     /// Spells what a stateless client is asked; a session's client is asked before this, and one that could not be is
     /// told so.
     fn input_required(&self, id: &RequestId, input: &InputRequired) -> Rendered {
-        if self.era == Era::Legacy {
+        if self.era() == Era::Legacy {
             return self.refuse(Refusal::internal(BridgeRefusal::InputRequired.to_string()));
         }
         let result = input.wanted.spelled((!input.result.is_empty()).then_some(&input.result));
@@ -221,7 +225,7 @@ impl Asker {
             Event::Log(message) => self.log.takes(&message).then(|| message.into_raw()),
             Event::Progress(raw) => Some(raw),
             // A stateless client is told nothing but what its own calls come to.
-            Event::Said(raw) => (self.era == Era::Legacy).then_some(raw),
+            Event::Said(raw) => (self.era() == Era::Legacy).then_some(raw),
             // Nobody here can be asked: dropping it refuses it.
             Event::Ask(_) => None,
             Event::Changed(kind) => Some(self.changed(kind)),
@@ -233,7 +237,7 @@ impl Asker {
     }
 
     fn changed(&self, kind: Kind) -> Bytes {
-        match (self.era, &self.id) {
+        match (self.era(), &self.id) {
             (Era::Stateless, Some(id)) => notification(kind.changed_method(), &format!("{{{}}}", subscription(id))),
             (Era::Stateless | Era::Legacy, _) => {
                 Bytes::from(format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, kind.changed_method()))
@@ -244,7 +248,7 @@ impl Asker {
     fn updated(&self, uri: &str) -> Bytes {
         let uri = json::quoted(uri);
         let uri = String::from_utf8_lossy(&uri);
-        let meta = match (self.era, &self.id) {
+        let meta = match (self.era(), &self.id) {
             (Era::Stateless, Some(id)) => format!(",{}", subscription(id)),
             (Era::Stateless | Era::Legacy, _) => String::new(),
         };
@@ -254,7 +258,7 @@ impl Asker {
     /// Spells the last message of a listen that we end; other streams just end.
     pub(super) fn farewell(&self) -> Option<Bytes> {
         let id = self.id.as_ref().filter(|_| self.method == "subscriptions/listen")?;
-        Some(RpcResponse::with_result(id, ended(id, self.era).as_bytes()).raw)
+        Some(RpcResponse::with_result(id, ended(id, self.era()).as_bytes()).raw)
     }
 }
 
@@ -264,7 +268,7 @@ pub(super) fn log_refusal(refusal: &Refusal, principal: Option<&PrincipalId>, me
         principal = principal.map_or("-", PrincipalId::as_str),
         method,
         status = refusal.status.as_u16(),
-        code = refusal.code.0,
+        rpc_code = refusal.code.0,
         reason = ?refusal.reason,
         code = refusal.reason.code().id(),
         detail = %refusal.detail,
@@ -396,7 +400,7 @@ impl<H: Handler> Door<H> {
         let mut messages: Vec<Bytes> = first.into_iter().collect();
         match early {
             Some(Some(Event::Done(Err(reject)))) => {
-                return asker.refuse(Refusal::of_reject(reject, asker.era)).respond(Take::Any, running.take_guards());
+                return asker.refuse(Refusal::of_reject(reject, asker.era())).respond(Take::Any, running.take_guards());
             }
             Some(Some(Event::Done(Ok(_))) | None) => messages.extend(asker.farewell()),
             Some(Some(event)) => messages.extend(asker.message(event)),

@@ -23,6 +23,7 @@ use crate::exchange::Handler;
 use crate::net::{Connection, HttpStream, HttpVersion};
 use crate::runtime::{Hushable, Tasks, sleep};
 
+use super::account::Account;
 use super::body::{Body, BrokenOff};
 use super::origin::Reach;
 use super::respond::bare;
@@ -62,6 +63,8 @@ struct Open {
     tick: AtomicU32,
     /// Their answers, as far as they have begun.
     answers: Mutex<Vec<Weak<AtomicU32>>>,
+    /// Whose the connection is.
+    account: Account,
 }
 
 /// Counted among the open requests until it is dropped.
@@ -211,7 +214,10 @@ impl<H: Handler> Door<H> {
         let open = &Arc::new(Open::default());
         let service = service_fn(|request| {
             let (door, counted) = (Arc::clone(self), open.begin());
-            async move { Ok::<_, Infallible>(counted.with(door.serve(request, reach).await)) }
+            async move {
+                let response = door.serve(request, reach, &counted.0.account).await;
+                Ok::<_, Infallible>(counted.with(response))
+            }
         });
         // Its own timer for heads is started and stopped with each request, which ours is not.
         let served = http1::Builder::new()
@@ -246,7 +252,7 @@ impl<H: Handler> Door<H> {
                 let response = if request.headers().len() > door.settings.headers_max {
                     bare(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
                 } else {
-                    door.serve(request, reach).await
+                    door.serve(request, reach, &counted.0.account).await
                 };
                 let given = Some(counted.0.answer());
                 Ok::<_, Infallible>(counted.with(response).map(|body| CountedBody { given, ..body }))
@@ -270,6 +276,8 @@ impl<H: Handler> Door<H> {
             ended = served.as_mut() => return ended,
             () = stalled.as_mut() => return Ok(()),
             () = self.drain.started() => {}
+            // Over HTTP/1.1 the answer says so itself.
+            () = open.account.ends() => {}
             () = unused(&open, HEAD_PAUSE_MAX) => {}
         }
         served.as_mut().graceful_shutdown();

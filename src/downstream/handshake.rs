@@ -6,10 +6,10 @@ use bytes::Bytes;
 use http::{HeaderValue, Response};
 
 use crate::exchange::{
-    Answer, Call, ClientFacts, Discovery, Exchange, Handler, Owner, ReasonCode, Reject, RejectKind, Told,
+    Answer, Call, Caller as _, ClientFacts, Discovery, Exchange, Handler, Owner, ReasonCode, Reject, RejectKind, Told,
 };
-use crate::id::PrincipalId;
-use crate::session::{NewSession, Place, Session, SessionError};
+use crate::limit::{NoSeat, Seat};
+use crate::session::{NewSession, Session, SessionError};
 use crate::wire::bridge::server_info;
 use crate::wire::json::{self, Raw};
 use crate::wire::jsonrpc::{Params, Request};
@@ -26,7 +26,7 @@ use super::server::Door;
 impl<H: Handler> Door<H> {
     /// Answers `initialize`. A session id on it is stale and ignored.
     pub(super) async fn initialize(&self, visit: &Visit<H::Caller>, request: &Request) -> Response<Body> {
-        let opened = match self.place(&visit.principal) {
+        let opened = match self.place(&visit.caller) {
             Ok(place) => self.open(visit, request, Arc::new(place)).await,
             Err(refusal) => Err(refusal),
         };
@@ -42,12 +42,12 @@ impl<H: Handler> Door<H> {
         response
     }
 
-    /// Takes a place among the sessions.
+    /// Takes a place among the sessions, for one or for a stream that counts as one.
     ///
     /// # Errors
     /// [`Refusal`]: too many sessions.
-    pub(super) fn place(&self, principal: &PrincipalId) -> Result<Place, Refusal> {
-        self.sessions.place(principal).map_err(no_session)
+    pub(super) fn place(&self, caller: &H::Caller) -> Result<Seat, Refusal> {
+        self.sessions.place(caller.principal(), caller.is_one_of_many()).map_err(no_session)
     }
 
     /// Opens a session at a place; returns it with the answer.
@@ -58,7 +58,7 @@ impl<H: Handler> Door<H> {
         &self,
         visit: &Visit<H::Caller>,
         request: &Request,
-        place: Arc<Place>,
+        place: Arc<Seat>,
     ) -> Result<(Arc<Session>, Rendered), Refusal> {
         let rejected = |reject| Refusal::of_reject(reject, Era::Legacy);
         if self.drain.is_draining() {
@@ -100,11 +100,23 @@ impl<H: Handler> Door<H> {
 pub(super) fn no_session(err: SessionError) -> Refusal {
     let reject = match err {
         SessionError::Random => Reject::upstream(RejectKind::Upstream, "No session can be opened", err.to_string()),
-        SessionError::TooMany | SessionError::TooManyOfPrincipal => {
-            Reject::client(RejectKind::TooMany, "Too many sessions", ReasonCode::OverLimit).with_detail(err.to_string())
-        }
+        SessionError::TooMany(full) => Reject::client(RejectKind::TooMany, too_many(full), ReasonCode::OverLimit),
     };
     Refusal::of_reject(reject, Era::Legacy)
+}
+
+/// Says which bound is reached, and its key.
+fn too_many(full: NoSeat) -> String {
+    let what = "Too many sessions and streams";
+    match full {
+        NoSeat::All(most) => format!("{what}: all {most} are in use (limits.sessions)"),
+        NoSeat::Own(most) => {
+            format!("{what}: this principal has all {most} that it may have (limits.sessions_per_principal)")
+        }
+        NoSeat::Share(most) => format!(
+            "{what}: this principal has all {most} that it may have (half of what the others leave of limits.sessions)"
+        ),
+    }
 }
 
 /// Reads what a client says of itself; a version that is no string counts as none [FC-CLI-02].

@@ -20,7 +20,6 @@ use crate::exchange::{Endpoint, Handler};
 use crate::id::{PrincipalId, SessionId};
 use crate::session::{Said, SessionStore, Told};
 use crate::wire::jsonrpc::{DecodeError, Decoded, Limits, Message, RequestId, decode};
-use crate::wire::mcp::Era;
 use crate::wire::sse;
 
 use super::accept::{self, Take};
@@ -28,7 +27,7 @@ use super::body::{self, Body};
 use super::conversation::{Carrier, Line, Queue, Talk, queue};
 use super::handshake::no_session;
 use super::post::{Visit, label_of};
-use super::respond::{Fault, Refusal, bare};
+use super::respond::{Fault, bare};
 use super::server::Door;
 use super::stream::Events;
 
@@ -182,11 +181,7 @@ impl<H: Handler> Door<H> {
         if self.drain.is_draining() {
             return visit.refuse(Fault::Draining, None);
         }
-        // A stream is what a session is elsewhere, and that begins with a request.
-        if let Err(reject) = self.handler.admit(&visit.caller) {
-            return visit.refuse(Refusal::of_reject(reject, Era::Legacy), None);
-        }
-        let place = match self.place(&visit.principal) {
+        let place = match self.place(&visit.caller) {
             Ok(place) => place,
             Err(refusal) => return visit.refuse(refusal, None),
         };
@@ -196,7 +191,7 @@ impl<H: Handler> Door<H> {
         };
         let (lines, end) = queue(MESSAGES_MAX);
         let cut = CancellationToken::new();
-        let talk = Talk::new(Arc::clone(self), lines.bounded(BYTES_MAX), Carrier::Http).at(place);
+        let talk = Talk::new(Arc::clone(self), lines.bounded(BYTES_MAX), Carrier::Http).at(place, cut.clone());
         let stream = Arc::new(Stream {
             id: id.clone(),
             principal: visit.principal.clone(),
@@ -205,7 +200,7 @@ impl<H: Handler> Door<H> {
             cut: cut.clone(),
             talk: tokio::sync::Mutex::new(Some(talk)),
         });
-        let first = endpoint_event(&visit.endpoint, &id);
+        let first = endpoint_event(&self.settings.public_path, &visit.endpoint, &id);
         self.streams.open().insert(id, Arc::clone(&stream));
         let door = Arc::clone(self);
         self.tasks.spawn("client stream", async move { stream.live(&door).await });
@@ -287,14 +282,15 @@ fn begins(heard: &Decoded) -> (bool, Option<RequestId>) {
     }
 }
 
-/// Spells the first event: the path of the GET itself, under which the client's messages are found by the stream's id.
-fn endpoint_event(endpoint: &Endpoint, id: &SessionId) -> Bytes {
+/// Spells the first event: the path of the GET itself as clients see it, under which the client's messages are found by the
+/// stream's id. Not a relative one, which some clients would put together wrongly.
+fn endpoint_event(public_path: &str, endpoint: &Endpoint, id: &SessionId) -> Bytes {
     let server = match endpoint {
         Endpoint::All => String::new(),
         Endpoint::Server(name) => format!("/{}", name.as_str()),
     };
     let mut event = BytesMut::new();
-    sse::encode_endpoint(&format!("/sse{server}?{KEY}={}", id.as_str()), &mut event);
+    sse::encode_endpoint(&format!("{public_path}/sse{server}?{KEY}={}", id.as_str()), &mut event);
     event.freeze()
 }
 
@@ -315,8 +311,8 @@ mod tests {
     fn the_endpoint_is_the_path_of_the_stream() {
         let id = SessionId::new("aB-_9");
         let server = Endpoint::Server(UpstreamName::new("a.b").unwrap());
-        assert_eq!(endpoint_event(&Endpoint::All, &id), "event: endpoint\ndata: /sse?sessionId=aB-_9\n\n");
-        assert_eq!(endpoint_event(&server, &id), "event: endpoint\ndata: /sse/a.b?sessionId=aB-_9\n\n");
+        assert_eq!(endpoint_event("", &Endpoint::All, &id), "event: endpoint\ndata: /sse?sessionId=aB-_9\n\n");
+        assert_eq!(endpoint_event("/x/y", &server, &id), "event: endpoint\ndata: /x/y/sse/a.b?sessionId=aB-_9\n\n");
         for (query, found) in [
             ("sessionId=x", Some("x")),
             ("a=1&sessionId=x&b", Some("x")),

@@ -101,7 +101,8 @@ impl<H: Handler> Door<H> {
     ) -> Begun {
         let method = label(&request.method);
         let log = session.log().map_or(Log::All, Log::From);
-        let asker = Asker { method, log, ..visit.legacy_asker(Some(request.id.clone())) };
+        let asker =
+            Asker { version: session.client.version, method, log, ..visit.legacy_asker(Some(request.id.clone())) };
         match self.call_of(visit, session, request, meta) {
             Ok(Some(call)) => self.dispatch_legacy(visit, session, (call, form), asker),
             Ok(None) => Begun::Answered(match &asker.id {

@@ -3,6 +3,7 @@
 //! Not for: deciding anything about a call. Invariant: `downstream` and `upstream` never meet.
 
 mod accept;
+mod account;
 mod answer;
 mod ask;
 mod batch;

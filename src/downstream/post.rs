@@ -6,7 +6,7 @@ use http::Response;
 use crate::exchange::{Endpoint, Handler};
 use crate::id::PrincipalId;
 use crate::wire::jsonrpc::{DecodeError, DecodeErrorKind, Decoded, Limits, Message, RequestId, decode};
-use crate::wire::mcp::{Era, MetaError, Method, ProtocolVersion, RequestMeta, Trace};
+use crate::wire::mcp::{Era, LEGACY_LATEST, MetaError, Method, ProtocolVersion, RequestMeta, Trace};
 
 use super::accept::{self, Take};
 use super::answer::{Asker, Log};
@@ -44,7 +44,7 @@ impl<C> Visit<C> {
     /// Returns who asked, for a legacy answer.
     pub(super) fn legacy_asker(&self, id: Option<RequestId>) -> Asker {
         Asker {
-            era: Era::Legacy,
+            version: LEGACY_LATEST,
             id,
             principal: self.principal.clone(),
             method: self.method,

@@ -37,8 +37,16 @@ impl Transport {
     }
 }
 
-/// Reads a path.
-pub(super) fn route(path: &str, http_sse: HttpSse) -> Route {
+/// Reads a path, which may begin with the gateway's public one: another proxy takes that off, or does not.
+pub(super) fn route(path: &str, public_path: &str, http_sse: HttpSse) -> Route {
+    let found = own(path, http_sse);
+    match path.strip_prefix(public_path) {
+        Some(path) if found == Route::Unknown => own(path, http_sse),
+        Some(_) | None => found,
+    }
+}
+
+fn own(path: &str, http_sse: HttpSse) -> Route {
     let (transport, rest) = match (path.strip_prefix("/mcp"), http_sse) {
         (Some(rest), _) => (Transport::Streamable, rest),
         (None, HttpSse::Off) => return Route::Unknown,
@@ -76,13 +84,30 @@ mod tests {
         ] {
             let of = |transport| expected.map_or(Route::NoServer, |expected| expected(transport));
             for on in [HttpSse::Off, HttpSse::On] {
-                assert_eq!(route(&format!("/mcp{rest}"), on), of(Transport::Streamable), "{rest}");
+                assert_eq!(route(&format!("/mcp{rest}"), "", on), of(Transport::Streamable), "{rest}");
             }
-            assert_eq!(route(&format!("/sse{rest}"), HttpSse::On), of(Transport::HttpSse), "{rest}");
-            assert_eq!(route(&format!("/sse{rest}"), HttpSse::Off), Route::Unknown, "{rest}");
+            assert_eq!(route(&format!("/sse{rest}"), "", HttpSse::On), of(Transport::HttpSse), "{rest}");
+            assert_eq!(route(&format!("/sse{rest}"), "", HttpSse::Off), Route::Unknown, "{rest}");
         }
         for path in ["/mcpx", "/MCP", "/ssex", "/SSE", "/", "*", "/messages"] {
-            assert_eq!(route(path, HttpSse::On), Route::Unknown, "{path}");
+            assert_eq!(route(path, "", HttpSse::On), Route::Unknown, "{path}");
         }
+    }
+    /// [NAM-5]: a request may come with the gateway's public path or without it.
+    #[test]
+    fn the_public_path_may_be_left_out() {
+        for (path, found) in [
+            ("/tools/sse", true),
+            ("/tools/mcp", true),
+            ("/tools/mcp/a", true),
+            ("/sse", true),
+            ("/tools", false),
+            ("/toolsmcp", false),
+            ("/tools/tools/mcp", false),
+            ("/other/mcp", false),
+        ] {
+            assert_eq!(route(path, "/tools", HttpSse::On) != Route::Unknown, found, "{path}");
+        }
+        assert_eq!(route("/tools/mcp", "", HttpSse::On), Route::Unknown);
     }
 }

@@ -1,7 +1,7 @@
 //! Requests to answers: the order in which a request is judged.
 //!
-//! Order: Host and Origin, path, preflight, credential, endpoint, the principal's rate, then the verb's own room. Nothing
-//! is read of a body before its sender is known.
+//! Order: Host and Origin, path, preflight, credential, the connection's account, endpoint, the principal's rate, then the
+//! verb's own room. Nothing is read of a body before its sender is known.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, CONNECTION, VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method as Verb, Request, Response, StatusCode, Uri};
@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use crate::clock::Clock;
 use crate::exchange::{Caller as _, Endpoint, Handler};
 use crate::id::PrincipalId;
+use crate::limit::Seats;
 use crate::net::Listener;
 use crate::runtime::{Drain, Tasks};
 use crate::session::{ParkedCalls, ParkedLimits, SessionLimits, SessionStore};
@@ -25,6 +26,7 @@ use crate::telemetry::access_line;
 use crate::wire::mcp::{Era, name};
 
 use super::accept::Take;
+use super::account::Account;
 use super::answer::log_refusal;
 use super::body::Body;
 use super::headers::Headers;
@@ -52,6 +54,8 @@ pub(super) struct Door<H> {
     pub(super) tasks: Tasks,
     pub(super) drain: Drain,
     pub(super) sessions: SessionStore,
+    /// The connections, by whose they are.
+    pub(super) connections: Seats,
     pub(super) orphans: Arc<Semaphore>,
     pub(super) parked: Arc<ParkedCalls>,
     pub(super) streams: Streams<H>,
@@ -84,6 +88,7 @@ impl<H: Handler> Downstream<H> {
         };
         let pause = (settings.session_idle / 4).clamp(Duration::from_millis(10), REAP_PAUSE_MAX);
         let sessions = SessionStore::new(limits, clock.clone());
+        let connections = Seats::new(settings.connections_max, usize::MAX);
         let orphans = Arc::new(Semaphore::new(ORPHANS_MAX));
         let limits = ParkedLimits {
             max: settings.parked_max,
@@ -93,7 +98,8 @@ impl<H: Handler> Downstream<H> {
         };
         let parked = ParkedCalls::new(limits, clock.clone(), tasks.clone(), drain.clone());
         let streams = Streams::default();
-        let door = Arc::new(Door { settings, handler, tasks, drain, sessions, orphans, parked, streams, clock });
+        let door =
+            Arc::new(Door { settings, handler, tasks, drain, sessions, connections, orphans, parked, streams, clock });
         let weak = Arc::downgrade(&door);
         door.tasks.spawn("session reaper", async move {
             let mut ticks = tokio::time::interval(pause);
@@ -146,6 +152,7 @@ impl<H: Handler> Downstream<H> {
     /// Ends the legacy sessions that `keeps` does not keep, with what they have in flight; returns how many [CFG-4].
     pub fn retain_sessions(&self, keeps: impl Fn(&PrincipalId, &Endpoint) -> bool) -> usize {
         let ended = self.0.sessions.retain(&keeps);
+        self.0.parked.retain(|principal| keeps(principal, &Endpoint::All));
         self.0.streams.retain_of(keeps);
         ended
     }
@@ -160,8 +167,13 @@ impl<H: Handler> Downstream<H> {
 // === impl Door ===
 
 impl<H: Handler> Door<H> {
-    /// Judges a request and answers it.
-    pub(super) async fn serve<B>(self: &Arc<Self>, request: Request<B>, reach: Reach) -> Response<Body>
+    /// Judges a request and answers it; the connection it came on is then on an account, or ends with the answer.
+    pub(super) async fn serve<B>(
+        self: &Arc<Self>,
+        request: Request<B>,
+        reach: Reach,
+        account: &Account,
+    ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
@@ -169,12 +181,15 @@ impl<H: Handler> Door<H> {
         let headers = Headers::new(headers);
         let mut seen = Seen { principal: None, method: verb_label(&verb) };
         let allowed = origin::check((&uri, version, &headers), reach, &self.settings);
-        let response = match allowed {
-            Ok(None) => self.route((verb, uri, headers), body, &mut seen).await,
-            Ok(Some(origin)) => with_cors(self.route((verb, uri, headers), body, &mut seen).await, origin),
+        let mut response = match allowed {
+            Ok(None) => self.route((verb, uri, headers), body, (account, &mut seen)).await,
+            Ok(Some(origin)) => with_cors(self.route((verb, uri, headers), body, (account, &mut seen)).await, origin),
             Err(Foreign::Host) => seen.refuse(Fault::Foreign("Host is not allowed here")),
             Err(Foreign::Origin) => seen.refuse(Fault::Foreign("Origin is not allowed here")),
         };
+        if account.is_over(&self.connections) {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         if self.settings.access == AccessLog::On {
             let principal = seen.principal.as_ref().map_or("-", PrincipalId::as_str);
             let status = response.status().as_u16();
@@ -187,12 +202,12 @@ impl<H: Handler> Door<H> {
         self: &Arc<Self>,
         (verb, uri, headers): (Verb, Uri, Headers),
         body: B,
-        seen: &mut Seen,
+        (account, seen): (&Account, &mut Seen),
     ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let (transport, endpoint) = match route(uri.path(), self.settings.http_sse) {
+        let (transport, endpoint) = match route(uri.path(), &self.settings.public_path, self.settings.http_sse) {
             Route::Endpoint(transport, endpoint) => (transport, Some(endpoint)),
             Route::NoServer => (Transport::Streamable, None),
             Route::Unknown => return seen.refuse(Fault::NotFound),
@@ -206,15 +221,23 @@ impl<H: Handler> Door<H> {
         };
         let principal = caller.principal().clone();
         seen.principal = Some(principal.clone());
+        if let Err(reject) = account.charge(&self.connections, &caller) {
+            return seen.refuse(Refusal::of_reject(reject, Era::Stateless));
+        }
         // A server that is not granted and one that is not there are answered with the same bytes.
         let Some(endpoint) = endpoint.filter(|endpoint| *endpoint == Endpoint::All || caller.serves(endpoint)) else {
             return seen.refuse(Fault::NotFound);
         };
-        let over = if verb == Verb::POST { self.handler.admit(&caller).err() } else { None };
+        // What is taken away is not counted, so that it always can be.
+        let counts = matches!(verb, Verb::GET | Verb::POST);
+        let over = if counts { self.handler.admit(&caller).err() } else { None };
         let take = Take::read(&headers);
         let mut visit = Visit { caller, principal, endpoint, headers, take, method: seen.method };
         if let Some(reject) = over {
-            let taken = Box::pin(self.over_rate(transport, &mut visit, uri.query(), body)).await;
+            let taken = match verb {
+                Verb::POST => Box::pin(self.over_rate(transport, &mut visit, uri.query(), body)).await,
+                _ => None,
+            };
             return taken.unwrap_or_else(|| seen.refuse(Refusal::of_reject(reject, Era::Stateless)));
         }
         let response = match (transport, verb) {

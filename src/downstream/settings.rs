@@ -43,6 +43,9 @@ pub struct DownstreamSettings {
     pub allowed_origins: Vec<String>,
     /// Whether the transport of 2024-11-05 is there too.
     pub http_sse: HttpSse,
+    /// The path under which clients that come through another proxy reach the gateway, as `/tools`; empty without one. Requests
+    /// may have it or not.
+    pub public_path: String,
     /// The largest request body, in bytes; over it 413.
     pub body_bytes_max: usize,
     /// The largest request head, in bytes; over it 431.
@@ -82,6 +85,7 @@ impl Default for DownstreamSettings {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             http_sse: HttpSse::Off,
+            public_path: String::new(),
             body_bytes_max: 16 << 20,
             header_bytes_max: 64 << 10,
             headers_max: 100,

@@ -97,12 +97,17 @@ impl<H: Handler> Door<H> {
             owner: Owner::principal(visit.principal.clone()),
             call,
         };
+        // A listen is what a session and its stream are elsewhere.
+        let place = match &exchange.call {
+            Call::Listen(_) => Some(self.place(&visit.caller)?),
+            Call::Discover | Call::List { .. } | Call::ToServer(_) | Call::Watch { .. } => None,
+        };
         let running = self.call_of_stateless(visit, exchange);
         Ok(match (method, &asker.id) {
             (Method::SubscriptionsListen, Some(id)) => {
                 let first = kinds.map(|kinds| acknowledged(id, kinds, &[]));
                 let drain = self.drain.clone();
-                let running = running.stopped_when(async move { drain.started().await });
+                let running = running.stopped_when(async move { drain.started().await }).holding(place);
                 Opened { running, asker, first, listens: true }
             }
             _ => Opened { running, asker, first: None, listens: false },
@@ -117,7 +122,7 @@ impl<H: Handler> Door<H> {
         mirror: Mirror,
     ) -> Checked<(Method, Call, Asker, ClientFacts)> {
         let version = match &meta.version {
-            Some(Some(version)) => version.as_str(),
+            Some(Some(version)) => &**version,
             Some(None) | None => return Err(Fault::Meta("'_meta' must hold the protocol version".to_owned()).into()),
         };
         let Some(capabilities) = meta.capabilities.clone() else {
@@ -143,7 +148,7 @@ impl<H: Handler> Door<H> {
         }
         let client = ClientFacts::new(version, meta.client_info.clone(), capabilities.clone()).logging(wanted);
         let (principal, id) = (visit.principal.clone(), Some(request.id.clone()));
-        let asker = Asker { era: Era::Stateless, id, principal, method: method.spec().name, log, capabilities };
+        let asker = Asker { version, id, principal, method: method.spec().name, log, capabilities };
         let call = call_of(visit, method, request, meta, mirror)?;
         Ok((method, call, asker, client))
     }

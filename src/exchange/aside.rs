@@ -4,7 +4,7 @@
 //! Not for: lists and resources (`watching`). Invariant: bounded; while nobody listens the oldest goes.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::{Notify, watch};
@@ -17,7 +17,9 @@ const SAID_MAX: usize = 64;
 pub struct Aside {
     said: Mutex<VecDeque<Bytes>>,
     news: Notify,
-    roots: watch::Sender<u64>,
+    /// Counts the changes of the client's roots. Made for the first who wants to hear of them: it is larger than all else that
+    /// an open session holds.
+    roots: OnceLock<watch::Sender<u64>>,
 }
 
 impl Aside {
@@ -47,13 +49,15 @@ impl Aside {
 
     /// The client says that its roots have changed.
     pub fn roots_changed(&self) {
-        self.roots.send_modify(|count| *count += 1);
+        if let Some(roots) = self.roots.get() {
+            roots.send_modify(|count| *count += 1);
+        }
     }
 
     /// Tells of changed roots, from now on.
     #[must_use]
     pub fn roots(&self) -> watch::Receiver<u64> {
-        self.roots.subscribe()
+        self.roots.get_or_init(watch::Sender::default).subscribe()
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<Bytes>> {
@@ -67,6 +71,19 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::{Aside, SAID_MAX};
+
+    #[test]
+    fn who_asked_before_hears_of_changed_roots() {
+        let aside = Aside::default();
+        aside.roots_changed();
+        let (mut one, two) = (aside.roots(), aside.roots());
+        assert!(one.changed().now_or_never().is_none());
+        aside.roots_changed();
+        assert!(one.changed().now_or_never().unwrap().is_ok() && two.has_changed().unwrap());
+        assert!(one.changed().now_or_never().is_none());
+        drop(aside);
+        assert!(one.changed().now_or_never().unwrap().is_err());
+    }
 
     /// [LIM-6]
     #[test]

@@ -16,6 +16,9 @@ pub trait Caller: Clone + Send + Sync + 'static {
     /// Returns the principal.
     fn principal(&self) -> &PrincipalId;
 
+    /// Says whether other principals may call too: then none has more than its share of what all have together [LIM-6].
+    fn is_one_of_many(&self) -> bool;
+
     /// Says whether this principal is connected to what the path names [NAM-5].
     fn serves(&self, endpoint: &Endpoint) -> bool;
 

@@ -199,6 +199,15 @@ impl Reject {
         self
     }
 
+    /// Names in the log what is hidden. A name that nothing has is a client's own, and may be anything.
+    #[must_use]
+    pub fn about(mut self, name: &str) -> Self {
+        if self.reason != ReasonCode::Unknown {
+            self.detail = name.escape_debug().to_string();
+        }
+        self
+    }
+
     /// Says that the request never reached a server.
     #[must_use]
     pub const fn safe_to_retry(mut self) -> Self {

@@ -44,8 +44,8 @@ pub(super) fn authorize(gateway: &Gateway, resolved: Resolved) -> Result<Authori
         request_state,
         trace,
     });
-    let call =
-        caller.subject().decide(&action).permit(upstream).map_err(|why| Reject::unknown(entry.kind, why.into()))?;
+    let call = caller.subject().decide(&action).permit(upstream);
+    let call = call.map_err(|why| Reject::unknown(entry.kind, why.into()).about(&entry.full))?;
     let server = caller.snapshot().targets().get(&entry.server);
     let server = Arc::clone(server.ok_or_else(|| Reject::unknown(entry.kind, ReasonCode::Unknown))?);
     let limits = Some(caller.snapshot().limits()).filter(|limits| limits.limits_calls()).cloned();

@@ -168,6 +168,10 @@ impl Caller for Identified {
         &self.principal
     }
 
+    fn is_one_of_many(&self) -> bool {
+        self.snapshot.is_shared()
+    }
+
     fn serves(&self, endpoint: &Endpoint) -> bool {
         match endpoint {
             Endpoint::All => true,
@@ -222,5 +226,9 @@ pub(super) const fn scope(endpoint: &Endpoint) -> Scope<'_> {
 }
 
 pub(super) fn unauthenticated() -> Reject {
-    Reject::client(RejectKind::Unauthenticated, "a valid API key is required", ReasonCode::Unauthenticated)
+    Reject::client(
+        RejectKind::Unauthenticated,
+        "a valid API key is required, as in Authorization: Bearer KEY",
+        ReasonCode::Unauthenticated,
+    )
 }

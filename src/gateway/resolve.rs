@@ -34,7 +34,10 @@ pub(super) async fn resolve(gateway: &Gateway, caller: Identified, exchange: Exc
     let (endpoint, params) = (&exchange.endpoint, &call.params);
     let caller = Box::pin(wait_for_first_lists(gateway, caller, endpoint)).await;
     check_offered(&caller, endpoint, params.kind, exchange.client.version.into())?;
-    let why = || Reject::unknown(params.kind, caller.why_hidden(endpoint, params.kind, &params.name));
+    let why = || {
+        let reason = caller.why_hidden(endpoint, params.kind, &params.name);
+        Reject::unknown(params.kind, reason).about(&params.name)
+    };
     let entry = target(&caller, endpoint, params).ok_or_else(why)?;
     resolved(caller, exchange, entry)
 }

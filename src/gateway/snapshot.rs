@@ -166,6 +166,11 @@ impl Snapshot {
         self.principals.contains_key(principal)
     }
 
+    /// Says whether several principals are configured.
+    pub(super) fn is_shared(&self) -> bool {
+        self.principals.len() > 1
+    }
+
     /// Returns the audience of a principal; one that is not configured sees nothing.
     pub(super) fn audience(&self, principal: &PrincipalId) -> &Arc<Audience> {
         self.principals.get(principal).unwrap_or(&self.nobody)
@@ -186,9 +191,19 @@ fn unmatched(settings: &GatewaySettings, targets: &TargetSet, catalog: &Catalog)
     let known = |kind: Kind, pattern: &Pattern| {
         catalog.of(kind).any(|entry| pattern.matches(&entry.shown) || pattern.matches(&entry.full))
     };
+    let mut sharers: HashMap<*const Profile, usize> = HashMap::default();
+    for profile in settings.principals.iter().filter_map(|principal| principal.profile.as_ref()) {
+        *sharers.entry(Arc::as_ptr(profile)).or_default() += 1;
+    }
     let mut words = Vec::new();
     for principal in &settings.principals {
         let Some(profile) = &principal.profile else { continue };
+        // A policy is named once, by the first of its principals.
+        let more = match sharers.remove(&Arc::as_ptr(profile)) {
+            None => continue,
+            Some(1) => String::new(),
+            Some(count) => format!(" and {} more of the same policy", count - 1),
+        };
         let lists = [
             ("allowed_tools", Kind::Tools, profile.allowed_tools.as_ref()),
             ("excluded_tools", Kind::Tools, Some(&profile.excluded_tools)),
@@ -198,7 +213,7 @@ fn unmatched(settings: &GatewaySettings, targets: &TargetSet, catalog: &Catalog)
         for (key, kind, patterns) in lists {
             for pattern in patterns.into_iter().flatten().filter(|pattern| !known(kind, pattern)) {
                 let (id, what) = (&principal.id, kind.noun());
-                words.push(format!("{key} of principal '{id}': '{pattern}' matches no known {what}"));
+                words.push(format!("{key} of principal '{id}'{more}: '{pattern}' matches no known {what}"));
             }
         }
     }

@@ -54,7 +54,7 @@ impl Standing {
         let action = Action { kind: entry.kind, server: &entry.server, shown: &entry.shown, full: &entry.full };
         match snapshot.audience(&self.principal).subject().decide(&action) {
             Decision::Allow => None,
-            Decision::Deny(denial) => Some(Reject::unknown(entry.kind, denial.into())),
+            Decision::Deny(denial) => Some(Reject::unknown(entry.kind, denial.into()).about(&entry.full)),
         }
     }
 }

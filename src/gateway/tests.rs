@@ -290,7 +290,9 @@ async fn patterns_without_effect_are_named() {
     let name = UpstreamName::new("one").unwrap();
     let (targets, _) = fake::targets(&[(name.clone(), vec![r#"{"name":"a"}"#.to_owned()])], &tasks);
     let excluded = vec!["one__a".to_owned(), "one__b*".to_owned()];
-    let settings = settings(&[name], &[(vec![0], Some(vec!["one__c".to_owned()]), excluded, false)]);
+    let mut settings = settings(&[name], &[(vec![0], Some(vec!["one__c".to_owned()]), excluded, false)]);
+    let other = PrincipalSettings { id: PrincipalId::new("other"), ..settings.principals[0].clone() };
+    settings.principals.push(other);
     let gateway =
         Gateway::new(settings, Arc::clone(&targets), Blobs::new(None, None, &Clock::manual()), &tasks, Clock::manual())
             .unwrap();
@@ -298,6 +300,12 @@ async fn patterns_without_effect_are_named() {
     gateway.caught_up(*targets.news().borrow()).await;
     let said = gateway.snapshot().unmatched().join("; ");
     assert!(said.contains("'one__b*'") && said.contains("'one__c'") && !said.contains("'one__a'"), "{said}");
+    // Once for each policy, however many principals have it.
+    assert_eq!(
+        (said.matches("'one__c'").count(), said.contains(" and 1 more of the same policy")),
+        (1, true),
+        "{said}"
+    );
 }
 
 /// [CFG-4, POL-12]: after a reload a call under way is judged anew. It goes on where it may, and ends with the refusal of a

@@ -78,7 +78,8 @@ impl Gateway {
             None => {
                 let caller = wait_for_first_lists(self, caller, endpoint).await;
                 let why = || caller.why_hidden(endpoint, Kind::Resources, uri);
-                let entry = resource(&caller, endpoint, uri).ok_or_else(|| Reject::unknown(Kind::Resources, why()))?;
+                let entry = resource(&caller, endpoint, uri)
+                    .ok_or_else(|| Reject::unknown(Kind::Resources, why()).about(uri))?;
                 (caller, entry)
             }
         };

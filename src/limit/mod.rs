@@ -5,11 +5,13 @@
 
 mod limits;
 mod rate;
+mod seats;
 mod settings;
 mod share;
 mod slots;
 
 pub use limits::{Exceeded, Limits};
+pub use seats::{NoSeat, Seat, Seats};
 pub use settings::{Concurrency, LimitSettings, Own, Rate, RateError, Rates};
 pub use share::share;
 pub use slots::{Entered, Permit, Place, Waiting};

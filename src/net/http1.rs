@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::runtime::Turn;
+use crate::wire::json::Decimal;
 
 /// The longest head of a response.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -31,6 +32,8 @@ const READ_BYTES: usize = 8 << 10;
 const PIECE_BYTES: usize = 256 << 10;
 /// A larger body is not copied behind its head.
 const JOIN_BYTES_MAX: usize = 16 << 10;
+/// What a record of TLS begins with, an alert or a handshake, and no head of HTTP does.
+const TLS_RECORDS: [u8; 2] = [0x15, 0x16];
 
 /// Why an exchange failed.
 #[derive(Debug, thiserror::Error)]
@@ -148,6 +151,9 @@ impl Head {
             Ok(httparse::Status::Complete(length)) => length,
             Ok(httparse::Status::Partial) => return Ok(None),
             Err(httparse::Error::TooManyHeaders) => return Err(ExchangeError::Malformed("too many headers")),
+            Err(_) if read.first().is_some_and(|first| TLS_RECORDS.contains(first)) => {
+                return Err(ExchangeError::Malformed("it answers in TLS, so its url must begin with https"));
+            }
             Err(_) => return Err(ExchangeError::Malformed("no HTTP/1.1 response")),
         };
         let status = response.code.and_then(|code| StatusCode::from_u16(code).ok());
@@ -494,20 +500,7 @@ fn spell(head: &[u8], body: &Bytes) -> BytesMut {
     out.extend_from_slice(head);
     if !body.is_empty() {
         out.extend_from_slice(b"content-length: ");
-        let mut digits = [0_u8; 20];
-        let mut at = digits.len();
-        let mut left = body.len();
-        loop {
-            at -= 1;
-            if let Some(digit) = digits.get_mut(at) {
-                *digit = b'0' + u8::try_from(left % 10).unwrap_or_default();
-            }
-            left /= 10;
-            if left == 0 {
-                break;
-            }
-        }
-        out.extend_from_slice(digits.get(at..).unwrap_or_default());
+        out.extend_from_slice(Decimal::new(body.len() as u64).as_slice());
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"\r\n");

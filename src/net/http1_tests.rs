@@ -121,6 +121,15 @@ async fn what_has_no_known_end_is_refused() {
     }
 }
 
+/// A server of https that is asked in plain HTTP says so in a record of TLS, and we say it in words.
+#[tokio::test]
+async fn an_answer_in_tls_is_known() {
+    let alert = b"\x15\x03\x03\x00\x02\x02\x32";
+    let mut connection = peer(alert, Vec::new(), true);
+    let err = ask(&mut connection).await.unwrap_err();
+    assert!(matches!(err, ExchangeError::Malformed(words) if words.contains("https")), "{err:?}");
+}
+
 /// No head, no chunk line and no trailer section grows without end.
 #[tokio::test]
 async fn endless_lines_are_cut() {

@@ -29,6 +29,9 @@ impl LocalListener {
     /// Binds; needs a runtime.
     pub(super) fn bind(path: &Path) -> io::Result<Self> {
         clear(path)?;
+        if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no folder {}", folder.display())));
+        }
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         socket.bind(&SockAddr::unix(path)?)?;
@@ -139,6 +142,8 @@ mod tests {
         drop(other);
         fs::remove_file(&path).unwrap();
 
+        let nowhere = LocalListener::bind(&folder.join("none/b.sock")).unwrap_err();
+        assert!(nowhere.to_string().contains("there is no folder"), "{nowhere}");
         fs::write(&path, "precious").unwrap();
         assert!(LocalListener::bind(&path).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");

@@ -3,7 +3,8 @@
 //! Two halves: [`watch`] is the guardian's whole life; the rest is the gateway's side of the pipe. Not for: ending children
 //! in order (`upstream::stdio`). Invariants: the guardian holds one pipe and nothing else, and starts nothing; it has a
 //! session of its own, so that no signal for the gateway's group reaches it; one that dies is replaced by one that
-//! knows as much. What it was not told of, it finds by its mark: a child that was just being started, or has left its group.
+//! knows as much, at once and then ever more rarely. What it was not told of, it finds by its mark: a child that was just
+//! being started, or has left its group.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -29,15 +30,25 @@ const LOOK_PAUSE: Duration = Duration::from_millis(50);
 /// How long what was just being started is looked for, at the least: between its fork and its exec it has no mark yet.
 const LOOK_MIN: Duration = Duration::from_secs(1);
 
+/// The pause before another guardian where the last one died soon: none at first, then this, then twice as much each time.
+const REPLACE_MIN: Duration = Duration::from_secs(1);
+const REPLACE_MAX: Duration = Duration::from_secs(60);
+
 /// The guardian of this process; there is at most one, as there is one process.
 static GUARDIAN: Mutex<Option<Guardian>> = Mutex::new(None);
 
 #[derive(Debug)]
 struct Guardian {
+    /// None between the death of one and the start of the next.
+    running: Option<Running>,
+    groups: BTreeSet<i32>,
+}
+
+#[derive(Debug)]
+struct Running {
     child: Child,
     pipe: ChildStdin,
-    groups: BTreeSet<i32>,
-    own: Own,
+    _own: Own,
 }
 
 /// A process group that the guardian knows; dropped when the group has ended.
@@ -115,8 +126,8 @@ fn end(left: &Left) {
 /// # Errors
 /// The operating system refuses the process. Then nothing is guarded.
 pub fn start_guardian() -> io::Result<()> {
-    let guardian = Guardian::start(BTreeSet::new())?;
-    *held() = Some(guardian);
+    let groups = BTreeSet::new();
+    *held() = Some(Guardian { running: Some(Running::start(&groups)?), groups });
     Ok(())
 }
 
@@ -126,18 +137,55 @@ pub fn keep_guardian(tasks: &Tasks) {
         return;
     }
     let Ok(mut children) = signal(SignalKind::child()) else { return };
-    tasks.spawn("keep the guardian", async move {
-        while children.recv().await.is_some() {
-            if let Some(guardian) = held().as_mut() {
-                guardian.revive();
+    let died = async move || {
+        loop {
+            match held().as_mut().map(Guardian::has_died) {
+                Some(true) => return true,
+                Some(false) => {}
+                None => return false,
+            }
+            if children.recv().await.is_none() {
+                return false;
             }
         }
-    });
+    };
+    tasks.spawn("keep the guardian", replace(died, || held().as_mut().is_none_or(Guardian::replace)));
+}
+
+/// Starts another one each time one has died, as long as there is one to keep: at once, but ever more rarely while none of
+/// them lives for long.
+async fn replace(mut died: impl AsyncFnMut() -> bool, mut start: impl FnMut() -> bool) {
+    let mut pause = Duration::ZERO;
+    loop {
+        let soon = tokio::time::timeout(REPLACE_MAX, died()).await;
+        let died = match soon {
+            Ok(died) => died,
+            Err(_lived) => {
+                pause = Duration::ZERO;
+                died().await
+            }
+        };
+        if !died {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = longer(pause);
+        while !start() {
+            tokio::time::sleep(pause).await;
+            pause = longer(pause);
+        }
+    }
+}
+
+fn longer(pause: Duration) -> Duration {
+    (pause * 2).clamp(REPLACE_MIN, REPLACE_MAX)
 }
 
 /// Lets the guardian go: the process is about to end. Waits for it where it has nothing left to do.
 pub fn dismiss_guardian() {
-    let Some(Guardian { mut child, mut pipe, groups, own }) = held().take() else { return };
+    let Some(Guardian { running: Some(Running { mut child, mut pipe, _own: own }), groups }) = held().take() else {
+        return;
+    };
     if groups.is_empty() {
         // One that does not listen looks for what is not there.
         let _told = pipe.write_all(b".\n").is_ok();
@@ -178,7 +226,45 @@ fn held() -> MutexGuard<'static, Option<Guardian>> {
 // === impl Guardian ===
 
 impl Guardian {
-    fn start(groups: BTreeSet<i32>) -> io::Result<Self> {
+    fn has_died(&mut self) -> bool {
+        let dead = self.running.as_mut().is_none_or(|running| matches!(running.child.try_wait(), Ok(Some(_))));
+        if dead {
+            self.running = None;
+        }
+        dead
+    }
+
+    /// Writes a line, which a pipe takes whole or not at all. One that has died is replaced by one that is told it all.
+    fn tell(&mut self, line: &str) {
+        let Some(running) = &mut self.running else { return };
+        match running.pipe.write_all(line.as_bytes()) {
+            Err(err) if err.kind() != io::ErrorKind::BrokenPipe => {
+                tracing::warn!(%err, "the guardian does not listen: should the gateway be killed, children may stay");
+            }
+            _ => {}
+        }
+    }
+
+    /// Puts another one in the place of one that has died; says whether it could be started.
+    fn replace(&mut self) -> bool {
+        match Running::start(&self.groups) {
+            Ok(other) => {
+                tracing::warn!("the guardian had died; another one is in its place");
+                self.running = Some(other);
+                true
+            }
+            Err(err) => {
+                tracing::error!(%err, "the guardian has died and cannot be replaced: should the gateway be killed, children stay");
+                false
+            }
+        }
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    fn start(groups: &BTreeSet<i32>) -> io::Result<Self> {
         let mut start = Command::new(this_program()?);
         start
             .arg0(env!("CARGO_PKG_NAME"))
@@ -189,41 +275,25 @@ impl Guardian {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let (mut child, own) = start_own(|| start.spawn(), |child| Some(child.id()))?;
-        let pipe = child.stdin.take().ok_or_else(|| io::Error::other("no pipe"))?;
-        // One that does not read must not hold the gateway up.
-        fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
-        let mut guardian = Self { child, pipe, groups, own };
-        let groups: String = guardian.groups.iter().map(|group| format!("+{group}\n")).collect();
-        guardian.pipe.write_all(format!("={}\n{groups}", mark::of_gateway()).as_bytes())?;
-        Ok(guardian)
-    }
-
-    /// Writes a line, which a pipe takes whole or not at all.
-    fn tell(&mut self, line: &str) {
-        match self.pipe.write_all(line.as_bytes()) {
-            Err(err) if err.kind() == io::ErrorKind::BrokenPipe => self.revive(),
+        let told = child.stdin.take().ok_or_else(|| io::Error::other("no pipe")).and_then(|pipe| begin(pipe, groups));
+        match told {
+            Ok(pipe) => Ok(Self { child, pipe, _own: own }),
             Err(err) => {
-                tracing::warn!(%err, "the guardian does not listen: should the gateway be killed, children may stay")
+                // Its pipe has ended, and it knows of nothing that it could end.
+                let _ended = child.kill().and_then(|()| child.wait()).is_ok();
+                Err(err)
             }
-            Ok(()) => {}
         }
     }
+}
 
-    /// Puts another one in the place of one that has died.
-    fn revive(&mut self) {
-        if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            return;
-        }
-        match Self::start(std::mem::take(&mut self.groups)) {
-            Ok(other) => {
-                tracing::warn!("the guardian had died; another one is in its place");
-                *self = other;
-            }
-            Err(err) => {
-                tracing::error!(%err, "the guardian has died and cannot be replaced: should the gateway be killed, children stay")
-            }
-        }
-    }
+/// Tells a new guardian what it has to know.
+fn begin(mut pipe: ChildStdin, groups: &BTreeSet<i32>) -> io::Result<ChildStdin> {
+    // One that does not read must not hold the gateway up.
+    fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
+    let groups: String = groups.iter().map(|group| format!("+{group}\n")).collect();
+    pipe.write_all(format!("={}\n{groups}", mark::of_gateway()).as_bytes())?;
+    Ok(pipe)
 }
 
 /// What is started is what runs, whatever lies at its path by now.
@@ -233,7 +303,49 @@ fn this_program() -> io::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::read;
+    use std::time::Duration;
+
+    use super::{read, replace};
+
+    fn now() -> tokio::time::Instant {
+        #[expect(clippy::disallowed_methods, reason = "the time that the tests move")]
+        tokio::time::Instant::now()
+    }
+
+    /// [TRN-3, TRN-4]: where no guardian can live (or none can be started), the gateway does not start one after the other.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_dies_soon_is_replaced_ever_more_rarely() {
+        for starts in [true, false] {
+            let (begun, mut at) = (now(), Vec::new());
+            let kept = replace(
+                async || true,
+                || {
+                    at.push(begun.elapsed().as_secs());
+                    starts
+                },
+            );
+            assert!(tokio::time::timeout(Duration::from_secs(300), kept).await.is_err());
+            assert_eq!(at, [0, 1, 3, 7, 15, 31, 63, 123, 183, 243], "starts: {starts}");
+        }
+    }
+
+    /// One that has lived for a while is replaced at once, and nothing is started when nothing is to be kept.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_has_lived_is_replaced_at_once() {
+        let (begun, mut at, mut deaths) = (now(), Vec::new(), 0);
+        let died = async || {
+            // A watch that is given up half way and begun again sees the same death.
+            tokio::time::sleep_until(begun + Duration::from_secs(100) * (deaths + 1)).await;
+            deaths += 1;
+            deaths < 4
+        };
+        let start = || {
+            at.push(begun.elapsed().as_secs());
+            true
+        };
+        replace(died, start).await;
+        assert_eq!(at, [100, 200, 300]);
+    }
 
     /// [TRN-4]: what was taken back is not ended, and no line can name everybody.
     #[test]

@@ -35,5 +35,7 @@ pub use turn::{TURN_BYTES, Turn};
 /// # Errors
 /// The operating system refuses threads or an event queue.
 pub fn build() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+    // A thread that is refused is a panic there.
+    std::panic::catch_unwind(|| tokio::runtime::Builder::new_multi_thread().enable_all().build())
+        .unwrap_or_else(|_| Err(std::io::Error::other("no threads are to be had")))
 }

@@ -14,5 +14,5 @@ mod told;
 pub use parked::{Joining, Live, ParkedCalls, ParkedLimits};
 pub use replay::{Kept, Priming, ReplayLimits};
 pub use state::{CallGuard, Session, StreamGuard};
-pub use store::{NewSession, Place, SessionError, SessionLimits, SessionStore};
+pub use store::{NewSession, SessionError, SessionLimits, SessionStore};
 pub use told::{Frames, Said, Source, Told};

@@ -90,8 +90,18 @@ struct Entry {
     binding: [u8; 32],
     /// Dropping it ends a call that is over.
     retries: mpsc::Sender<Retry>,
-    /// It has its outcome, and is kept for a client that has lost that.
-    over: bool,
+    standing: Standing,
+}
+
+/// Who waits for a parked call; what is worth least comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// Its outcome was told: it is kept for a client that has lost that.
+    Told,
+    /// Its outcome came while its client was being asked, who may come for it until its handle is too old.
+    Due,
+    /// It goes on.
+    Live,
 }
 
 /// A place in the table; given back when it is dropped.
@@ -181,6 +191,16 @@ impl ParkedCalls {
         Ok(events)
     }
 
+    /// Ends the calls of the principals that `keeps` does not keep: nobody can come for them [CFG-4].
+    pub fn retain(&self, keeps: impl Fn(&PrincipalId) -> bool) {
+        let mut table = self.table();
+        let gone = table.calls.iter().filter(|(_, entry)| !keeps(&entry.principal));
+        let gone: Vec<u64> = gone.map(|(number, _)| *number).collect();
+        for number in gone {
+            table.remove(number);
+        }
+    }
+
     /// Says how many calls are parked.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -204,7 +224,7 @@ impl ParkedCalls {
         if self.drain.is_draining() || self.seal.is_none() {
             return Err(Reject::client(RejectKind::Draining, "The gateway is stopping", ReasonCode::Draining));
         }
-        // What is only kept for who has lost it gives way to what somebody waits for, the principal's own first.
+        // What is over gives way to what goes on, the principal's own first.
         if mine >= self.limits.per_principal_max && !table.forget_over(Some(principal)) {
             return Err(too_many("limits.parked_calls_per_principal is reached"));
         }
@@ -214,7 +234,7 @@ impl ParkedCalls {
         table.last += 1;
         let number = table.last;
         *table.of.entry(principal.clone()).or_default() += 1;
-        table.calls.insert(number, Entry { principal: principal.clone(), binding, retries, over: false });
+        table.calls.insert(number, Entry { principal: principal.clone(), binding, retries, standing: Standing::Live });
         Ok(Place { calls: Arc::clone(self), number, principal: principal.clone() })
     }
 
@@ -238,11 +258,13 @@ impl Table {
         true
     }
 
-    /// Takes the oldest call out that is over, of this principal or of any; `false` if there is none.
+    /// Takes a call out that is over, of this principal or of any: one whose outcome was told before one that its client may
+    /// still come for, the oldest first. `false` if there is none.
     fn forget_over(&mut self, of: Option<&PrincipalId>) -> bool {
-        let over = self.calls.iter().filter(|(_, entry)| entry.over && of.is_none_or(|of| entry.principal == *of));
-        let oldest = over.map(|(number, _)| *number).min();
-        oldest.is_some_and(|number| self.remove(number))
+        let over = |entry: &Entry| entry.standing < Standing::Live && of.is_none_or(|of| entry.principal == *of);
+        let over = self.calls.iter().filter(|(_, entry)| over(entry));
+        let least = over.map(|(number, entry)| (entry.standing, *number)).min();
+        least.is_some_and(|(_, number)| self.remove(number))
     }
 }
 
@@ -263,9 +285,9 @@ impl Place {
     }
 
     /// Takes note that the call has its outcome: from here on it is kept as long as there is room.
-    pub(super) fn over(&self) {
+    pub(super) fn over(&self, standing: Standing) {
         if let Some(entry) = self.calls.table().calls.get_mut(&self.number) {
-            entry.over = true;
+            entry.standing = standing;
         }
     }
 
@@ -299,3 +321,7 @@ pub(super) fn lost() -> Event {
     let why = "the call ended without an outcome";
     Event::Done(Err(Reject::upstream(RejectKind::Upstream, "The call was lost", why)))
 }
+
+#[cfg(test)]
+#[path = "parked_tests.rs"]
+mod tests;

@@ -18,7 +18,7 @@ use crate::wire::bridge::{self, InputRequest, Wanted};
 use crate::wire::json;
 use crate::wire::mcp::InputKind;
 
-use super::parked::{Live, Place, Retry, lost};
+use super::parked::{Live, Place, Retry, Standing, lost};
 
 /// How long a round waits for further questions that come at once.
 const GATHER: Duration = Duration::from_millis(20);
@@ -284,6 +284,7 @@ impl ParkedCall {
                 if let Some(outcome) = copy(outcome) {
                     joiner.end(outcome);
                 }
+                self.told();
             }
             Phase::Over(None) | Phase::Gathering | Phase::Running | Phase::Waiting(_)
                 if self.joiners.len() >= JOINERS_MAX =>
@@ -335,10 +336,11 @@ impl ParkedCall {
         let waiting = matches!(self.phase, Phase::Waiting(_));
         let kept = copy(outcome);
         self.end_all(outcome);
-        // A client that has been asked has until its own deadline to come for this.
-        if !waiting {
-            self.place.over();
-            self.deadline = Some(after(self.place.limits().keep));
+        // A client that has been asked has until its own deadline to come for this, as long as nothing needs the place.
+        if waiting {
+            self.place.over(Standing::Due);
+        } else {
+            self.told();
         }
         self.phase = Phase::Over(match kept {
             None if waiting => Some(Err(Reject::upstream(
@@ -348,6 +350,14 @@ impl ParkedCall {
             ))),
             kept => kept,
         });
+    }
+
+    /// Takes note that the outcome was told; who has lost it may come for it once more.
+    fn told(&mut self) {
+        self.place.over(Standing::Told);
+        let keep = after(self.place.limits().keep);
+        self.deadline =
+            Some(self.deadline.filter(|_| matches!(self.phase, Phase::Over(_))).map_or(keep, |at| at.min(keep)));
     }
 
     fn end_all(&mut self, outcome: &Outcome) {

@@ -95,7 +95,7 @@ struct State {
     /// The number of the last event.
     number: u64,
     bytes: usize,
-    /// Since when the call is over and nobody reads.
+    /// Since when the call is over and its client has gone, for the first time.
     left: Option<Moment>,
 }
 
@@ -252,7 +252,6 @@ impl Kept {
             return None;
         }
         state.holder += 1;
-        state.left = None;
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
@@ -267,7 +266,8 @@ impl Kept {
             return None;
         }
         if state.source.is_none() {
-            state.left = Some(self.clock.now());
+            // Who comes back again and again does not keep it for ever.
+            state.left.get_or_insert_with(|| self.clock.now());
             return None;
         }
         state.holder += 1;
@@ -286,7 +286,7 @@ impl Kept {
         state.number += 1;
         let number = state.number;
         state.grow(Event { number, frames: self.stand_in(number, words), last: true, shares: false });
-        while state.bytes > self.limits.stream_bytes && state.drop_oldest() {}
+        state.keep_to(self.limits.stream_bytes);
         self.count(before, state.bytes);
         drop(state);
         drop(source);
@@ -301,6 +301,7 @@ impl Kept {
         }
         let before = state.bytes;
         state.replace_last(told.into());
+        state.keep_to(self.limits.stream_bytes);
         self.count(before, state.bytes);
         drop(state);
         self.stay_in_bounds();
@@ -345,7 +346,7 @@ impl Kept {
                 state.grow(Event { number, frames, last: told.last, shares: false });
             }
         }
-        while state.bytes > most && state.drop_oldest() {}
+        state.keep_to(most);
         self.count(before, state.bytes);
     }
 
@@ -440,6 +441,11 @@ impl State {
         let Some(last) = self.events.back_mut() else { return };
         self.bytes = self.bytes - size(&last.frames) + size(&frames);
         (last.frames, last.shares) = (frames, false);
+    }
+
+    /// Drops the oldest events, but not the answer, until no more than `most` bytes are left.
+    fn keep_to(&mut self, most: usize) {
+        while self.bytes > most && self.drop_oldest() {}
     }
 
     /// Drops the oldest event that is no answer; `false` if there is none. What shares its buffer gets one of its own.

@@ -143,6 +143,25 @@ fn a_stream_keeps_its_newest_and_its_answer() {
     assert_eq!(all[2].1, "answer");
 }
 
+/// [LIM-6]: an answer that comes whole after its stand-in makes room for itself, as every other event does.
+#[test]
+fn an_answer_that_is_whole_at_last_makes_room() {
+    let limits = ReplayLimits { stream_bytes: 330, session_bytes: 800, ..WIDE };
+    let shelf = Shelf::new(limits, Clock::manual(), 7);
+    let note = "n".repeat(50);
+    let (kept, holder) = kept(&shelf, &[Some(&note), Some(&note), Some("answer")]);
+    while let Poll::Ready(Some(_)) = poll(&kept, holder) {}
+    kept.let_go(holder);
+    assert_eq!(missed(&kept, 0).len(), 3);
+    let whole = format!("event: message\nid: x.3\ndata: {}\n\n", "a".repeat(200));
+    kept.complete(&[Bytes::from(whole)]);
+    check(&shelf);
+    let all = missed(&kept, 0);
+    let numbers: Vec<u64> = all.iter().map(|(number, _)| *number).collect();
+    assert_eq!((numbers, all.last().unwrap().1.len()), (vec![2, 3], 200));
+    assert!(kept.state().bytes <= 330);
+}
+
 /// The oldest that are over go first; an answer for which there is no room becomes an error with the request's id.
 #[test]
 fn a_session_keeps_its_sum() {
@@ -208,6 +227,22 @@ fn time_begins_when_the_call_is_over_and_its_client_gone() {
     shelf.prune(clock.now());
     assert!(shelf.streams().as_ref().unwrap().all.is_empty());
     assert_eq!(shelf.bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+/// [LIM-6]: who comes back again and again, each time before it is over, does not keep it for ever.
+#[test]
+fn coming_back_does_not_prolong_the_time() {
+    let clock = Clock::manual();
+    let shelf = Shelf::new(WIDE, clock.clone(), 7);
+    let (kept, holder) = kept(&shelf, &[Some("answer")]);
+    while !matches!(poll(&kept, holder), Poll::Ready(None)) {}
+    kept.let_go(holder);
+    clock.advance(Duration::from_secs(40));
+    assert_eq!(missed(&kept, 0).len(), 1);
+    clock.advance(Duration::from_secs(19));
+    assert!(shelf.find(&kept.id(0)).is_some());
+    clock.advance(Duration::from_secs(1));
+    assert!(shelf.find(&kept.id(0)).is_none());
 }
 
 #[test]

@@ -13,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Moment};
 use crate::exchange::{Aside, ClientFacts, Endpoint, Owner, OwnerKey, Responder, Told, Watching};
 use crate::id::{PrincipalId, SessionId};
+use crate::limit::Seat;
 use crate::runtime::Stop;
 use crate::wire::jsonrpc::{RequestId, Response};
 use crate::wire::mcp::{Kind, Level};
 
 use super::questions::Questions;
 use super::replay::{Kept, Shelf};
-use super::store::Place;
 
 /// No severity.
 pub(super) const UNSET: u8 = u8::MAX;
@@ -62,7 +62,7 @@ pub(super) struct Live {
     stream: Option<(u64, CancellationToken)>,
     streams_opened: u64,
     /// Among the sessions that there may be, until it ends.
-    place: Option<Arc<Place>>,
+    place: Option<Arc<Seat>>,
 }
 
 /// A request in flight; its id is free again when this is dropped.
@@ -213,7 +213,7 @@ impl Session {
 // === impl Live ===
 
 impl Live {
-    pub(super) fn at(place: Arc<Place>) -> Self {
+    pub(super) fn at(place: Arc<Seat>) -> Self {
         Self { place: Some(place), ..Self::default() }
     }
 }

@@ -1,11 +1,10 @@
 //! All legacy sessions of the process.
 //!
 //! Invariants: a session is found only by the principal and on the path that opened it; nothing hands out a reference
-//! into the map; whoever removes a session cancels its `ended`; a place is given back once, by its last holder.
+//! into the map; whoever removes a session cancels its `ended`.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -17,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Moment};
 use crate::exchange::{ClientFacts, Endpoint, Told, Watching};
 use crate::id::{PrincipalId, SessionId};
+use crate::limit::{NoSeat, Seat, Seats};
 use crate::seal;
 
 use super::Session;
@@ -56,35 +56,19 @@ pub enum SessionError {
     /// The machine gives no random bytes.
     #[error("no random bytes for a session id")]
     Random,
-    /// Too many in all.
+    /// There are too many, in all or of this principal.
     #[error("too many sessions")]
-    TooMany,
-    /// Too many of this principal.
-    #[error("too many sessions of this principal")]
-    TooManyOfPrincipal,
+    TooMany(NoSeat),
 }
 
 /// The store.
 #[derive(Debug)]
 pub struct SessionStore {
     sessions: DashMap<SessionId, Arc<Session>, RandomState>,
-    counts: Arc<Mutex<Counts>>,
+    seats: Seats,
     numbers: AtomicU64,
     limits: SessionLimits,
     clock: Clock,
-}
-
-/// A place among the sessions; given back when it is dropped.
-#[derive(Debug)]
-pub struct Place {
-    counts: Arc<Mutex<Counts>>,
-    principal: PrincipalId,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    all: usize,
-    of: HashMap<PrincipalId, usize>,
 }
 
 // === impl SessionStore ===
@@ -93,7 +77,8 @@ impl SessionStore {
     /// Makes an empty store.
     #[must_use]
     pub fn new(limits: SessionLimits, clock: Clock) -> Self {
-        Self { sessions: DashMap::default(), counts: Arc::default(), numbers: AtomicU64::new(0), limits, clock }
+        let seats = Seats::new(limits.max, limits.per_principal_max);
+        Self { sessions: DashMap::default(), seats, numbers: AtomicU64::new(0), limits, clock }
     }
 
     /// Makes an id that nobody can guess.
@@ -105,22 +90,12 @@ impl SessionStore {
         Ok(SessionId::new(&URL_SAFE_NO_PAD.encode(random)))
     }
 
-    /// Takes a place.
+    /// Takes a place among the sessions; where principals are several (`shared`), each has no more than its share.
     ///
     /// # Errors
-    /// [`SessionError`]: a cap.
-    pub fn place(&self, principal: &PrincipalId) -> Result<Place, SessionError> {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.all >= self.limits.max {
-            return Err(SessionError::TooMany);
-        }
-        let mine = counts.of.entry(principal.clone()).or_default();
-        if *mine >= self.limits.per_principal_max {
-            return Err(SessionError::TooManyOfPrincipal);
-        }
-        *mine += 1;
-        counts.all += 1;
-        Ok(Place { counts: Arc::clone(&self.counts), principal: principal.clone() })
+    /// [`SessionError::TooMany`].
+    pub fn place(&self, principal: &PrincipalId, shared: bool) -> Result<Seat, SessionError> {
+        self.seats.take(principal, shared).map_err(SessionError::TooMany)
     }
 
     /// Opens a session at a place of its own.
@@ -128,7 +103,7 @@ impl SessionStore {
     /// # Errors
     /// [`SessionError`]: a cap, or no randomness.
     pub fn create(&self, new: NewSession) -> Result<Arc<Session>, SessionError> {
-        let place = self.place(&new.principal)?;
+        let place = self.place(&new.principal, true)?;
         self.create_at(Arc::new(place), new)
     }
 
@@ -136,7 +111,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// [`SessionError::Random`].
-    pub fn create_at(&self, place: Arc<Place>, new: NewSession) -> Result<Arc<Session>, SessionError> {
+    pub fn create_at(&self, place: Arc<Seat>, new: NewSession) -> Result<Arc<Session>, SessionError> {
         let first_stream = u64::from_le_bytes(seal::random().map_err(|_| SessionError::Random)?);
         let session = Arc::new(Session {
             id: Self::new_id()?,
@@ -232,21 +207,6 @@ impl SessionStore {
     }
 }
 
-// === impl Place ===
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.all = counts.all.saturating_sub(1);
-        if let Some(mine) = counts.of.get_mut(&self.principal) {
-            *mine = mine.saturating_sub(1);
-            if *mine == 0 {
-                counts.of.remove(&self.principal);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -257,6 +217,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::exchange::{ClientFacts, Endpoint, Told};
     use crate::id::{PrincipalId, UpstreamName};
+    use crate::limit::NoSeat;
     use crate::wire::jsonrpc::RequestId;
     use crate::wire::mcp::ProtocolVersion;
 
@@ -296,9 +257,9 @@ mod tests {
         let store = store(&Clock::manual());
         let first = store.create(new("alice")).unwrap();
         store.create(new("alice")).unwrap();
-        assert_eq!(store.create(new("alice")).err(), Some(SessionError::TooManyOfPrincipal));
+        assert_eq!(store.create(new("alice")).err(), Some(SessionError::TooMany(NoSeat::Own(2))));
         store.create(new("bob")).unwrap();
-        assert_eq!(store.create(new("carol")).err(), Some(SessionError::TooMany));
+        assert_eq!(store.create(new("carol")).err(), Some(SessionError::TooMany(NoSeat::All(3))));
         assert!(store.remove(&first));
         assert!(!store.remove(&first));
         assert!(first.ended.is_cancelled());

@@ -76,7 +76,7 @@ pub(super) struct Started {
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum StartError {
     /// The server does not speak the era that was wanted.
-    #[error("does not speak the {0:?} era: {1}")]
+    #[error("does not speak MCP {era}: {1}", era = words(*.0))]
     Era(Era, String),
     /// It could not be reached, ended, or did not answer in time. The text names the cause.
     #[error("{0}")]
@@ -84,6 +84,14 @@ pub(super) enum StartError {
     /// There are as many processes as there may be.
     #[error("{0}")]
     Full(Full),
+}
+
+/// An era as an operator knows it.
+const fn words(era: Era) -> &'static str {
+    match era {
+        Era::Legacy => "of 2024-11-05 to 2025-11-25",
+        Era::Stateless => "of 2026-07-28",
+    }
 }
 
 /// One live connection.
@@ -222,12 +230,12 @@ impl Outgoing {
                 &Hop {
                     era,
                     id,
-                    name: call.original_spelled.clone(),
+                    name: &call.original_spelled,
                     capabilities: capabilities(call),
                     client_info: call.client.info.clone().unwrap_or_else(bridge::server_info),
-                    request_state: call.request_state.clone(),
+                    request_state: call.request_state.as_ref(),
                     log: log_of(call),
-                    trace: call.trace.as_deref().cloned(),
+                    trace: call.trace.as_deref(),
                 },
             ),
         }
@@ -264,6 +272,9 @@ impl Outgoing {
 /// spelled it; what a session's client declared, in the words of this era.
 pub(super) fn capabilities(call: &UpstreamCall) -> Bytes {
     const NONE: Bytes = Bytes::from_static(b"{}");
+    if call.client.capabilities == NONE {
+        return NONE;
+    }
     if call.client.version < STATELESS_LATEST {
         let features = call.client.features;
         return if features.may_be_asked() { Bytes::from(features.spelled(Era::Stateless)) } else { NONE };

@@ -24,6 +24,7 @@ mod member;
 mod place;
 mod pool;
 mod question;
+mod secrets;
 mod server;
 mod set;
 mod settings;

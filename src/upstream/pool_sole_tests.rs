@@ -191,20 +191,21 @@ async fn a_process_that_stands_when_the_list_is_read_is_the_only_one() {
     yard.server.pool.wake();
     until("the list is being read", || yard.plant.lists() > lists).await;
     let list = Arc::clone(&yard.open()[0]);
-    let (server, plant, own) = (Arc::clone(&yard.server), Arc::clone(&yard.plant), Arc::clone(&list));
+    let plant = Arc::clone(&yard.plant);
+    let (tell, told) = std::sync::mpsc::channel();
     *yard.plant.meanwhile.lock().unwrap() = Some(Meanwhile(Box::new(move || {
         // From another thread: what this one wakes would wait for it.
         std::thread::spawn(move || plant.hushed.send_replace(false)).join().unwrap();
-        let link = own as Arc<dyn Link>;
-        // Three seconds at the most, if neither comes.
-        for _ in 0..3_000 {
-            if link.closed().is_cancelled() || server.is_catalog(&link) {
-                return;
-            }
-            std::thread::park_timeout(Duration::from_millis(1));
-        }
+        told.recv_timeout(Duration::from_secs(60)).unwrap();
     })));
-    let held = yard.held(&call("ann")).await.unwrap();
+    let ann = call("ann");
+    let (held, ()) = futures_util::future::join(yard.held(&ann), async {
+        let link = Arc::clone(&list) as Arc<dyn Link>;
+        until("the list is read", || list.closed.is_cancelled() || yard.server.is_catalog(&link)).await;
+        tell.send(()).unwrap();
+    })
+    .await;
+    let held = held.unwrap();
     until("one is left", || yard.open().len() == 1 && yard.server.is_catalog(held.link())).await;
     assert!(list.closed.is_cancelled() && !held.link().closed().is_cancelled());
     yard.wire(&held).turns("on");

@@ -89,16 +89,16 @@ pub(super) fn hear(request: &Request, features: Option<Features>) -> Verdict {
         return Verdict::Answer(Box::new(Response::with_result(&request.id, b"{}")));
     }
     let Some(kind) = InputKind::from_method(&request.method) else {
-        return Verdict::Answer(Box::new(refusal(request, code::METHOD_NOT_FOUND.0, "Method not found")));
+        return Verdict::Answer(Box::new(refusal(&request.id, code::METHOD_NOT_FOUND.0, "Method not found")));
     };
     let Some(features) = features else {
         tracing::debug!(method = kind.method(), "a question that belongs to no known call is refused");
-        return Verdict::Answer(Box::new(refusal(request, code::METHOD_NOT_FOUND.0, "Method not found")));
+        return Verdict::Answer(Box::new(refusal(&request.id, code::METHOD_NOT_FOUND.0, "Method not found")));
     };
     let params = request.params.as_deref().map_or(Bytes::from_static(b"{}"), Params::text);
     match kind.check(&params, features) {
         Ok(()) => Verdict::Ask(kind, params),
-        Err(unasked) => Verdict::Answer(Box::new(refusal(request, unasked.code.0, unasked.message))),
+        Err(unasked) => Verdict::Answer(Box::new(refusal(&request.id, unasked.code.0, unasked.message))),
     }
 }
 
@@ -109,7 +109,13 @@ pub(super) fn too_many(request: &Request, full: Full) -> Response {
         Full::Count(most) => format!("Too many questions at once: {most} are not answered yet"),
         Full::Twice => "Another question of this id is not answered yet".to_owned(),
     };
-    refusal(request, code::INTERNAL.0, &words)
+    refusal(&request.id, code::INTERNAL.0, &words)
+}
+
+/// Stands for an answer that finds no room among those that wait to be written.
+pub(super) fn no_room(id: &RequestId, most: usize) -> Response {
+    let words = format!("The client has answered, and {most} bytes of answers are not read yet");
+    refusal(id, code::INTERNAL.0, &words)
 }
 
 /// Returns which of its own requests a server cancels.
@@ -126,8 +132,8 @@ pub(super) fn told(id: &RequestId, settled: &Settled) -> Response {
     }
 }
 
-fn refusal(request: &Request, code: i64, words: &str) -> Response {
-    Response::with_error(Some(&request.id), format!(r#"{{"code":{code},"message":"{words}"}}"#).as_bytes())
+fn refusal(id: &RequestId, code: i64, words: &str) -> Response {
+    Response::with_error(Some(id), format!(r#"{{"code":{code},"message":"{words}"}}"#).as_bytes())
 }
 
 #[cfg(test)]

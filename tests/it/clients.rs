@@ -483,6 +483,8 @@ async fn entries_that_would_not_work_are_left_alone() {
     assert!(said.contains("take it over with portcullis import"), "{said}");
     // Imported, but for somebody else.
     home.good(&["import", shown, "--as", "someone"]).await;
+    let both = home.text("portcullis.toml") + "\n[principals.local]\n";
+    std::fs::write(home.path("portcullis.toml"), both).unwrap();
     let said = home.good(&["connect", "claude-desktop", "--file", shown]).await;
     assert!(said.contains("no bundle grants server 'filesystem' to principal 'local'"), "{said}");
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
@@ -491,6 +493,7 @@ async fn entries_that_would_not_work_are_left_alone() {
         (vec!["import", "nowhere.json"], "does not exist"),
         (vec!["import", "portcullis.toml.before-import"], "holds no mcp_servers"),
         (vec!["connect", "cursor", "--config", "nowhere.toml"], "cannot be read"),
+        (vec!["connect", "cursor", "--as", "somone"], "there is no principal 'somone'"),
     ] {
         let (code, said) = home.run(&args).await;
         assert!(code.is_some_and(|code| code == 1 || code == 3) && said.contains(words), "{args:?}: {code:?} {said}");

@@ -148,7 +148,7 @@ async fn usage_errors_end_with_2() {
         (&["call", "--url", "ftp://127.0.0.1:1/mcp", "one__echo"], "P600"),
         (&["status", "--url", ""], "P600"),
         (&["names", "ones"], "did you mean 'one'?"),
-        (&["key", "new", ""], "P602"),
+        (&["key", "new", ""], "P600"),
         (&["check", "--schema", "--json"], "--schema"),
     ] {
         let ended = world.run(verb).await.code(2);

@@ -99,3 +99,5 @@ mod unread;
 mod visible;
 #[cfg(test)]
 mod visits;
+#[cfg(test)]
+mod wrong_turns;

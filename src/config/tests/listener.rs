@@ -106,3 +106,35 @@ fn hosts_origins_limits_and_log() {
     refused(&text("[log]\nlevel = \"inof\""), "log.level", &["'inof' is no level"]);
     refused(&text("[log]\nformat = \"xml\""), "log.format", &["json, text"]);
 }
+
+/// [TRN-1, CFG-1]: of the public URL the path counts; it is the gateway's, not an endpoint's.
+#[test]
+fn a_public_url_names_the_gateway() {
+    let text = |url: &str| format!("[listen]\nauth = \"keys\"\npublic_url = \"{url}\"");
+    for (url, path) in [
+        ("https://example.com", ""),
+        ("https://example.com/", ""),
+        ("http://example.com:8443/tools", "/tools"),
+        ("https://[::2]/a-b/c.d/", "/a-b/c.d"),
+    ] {
+        assert_eq!(good(&text(url)).settings.downstream.public_path, path, "{url}");
+    }
+    for url in [
+        "",
+        "example.com",
+        "/tools",
+        "ftp://example.com",
+        "https://",
+        "https://example.com/a b",
+        "https://example.com/a?b",
+        "https://example.com/a%20b",
+        "https://example.com/a//b",
+        "https://example.com/../b",
+        "https://u@example.com/b",
+    ] {
+        refused(&text(url), "listen.public_url", &["as https://example.com/tools"]);
+    }
+    for url in ["https://example.com/mcp", "https://example.com/tools/sse/"] {
+        refused(&text(url), "listen.public_url", &["without /mcp or /sse"]);
+    }
+}

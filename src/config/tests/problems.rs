@@ -142,7 +142,6 @@ fn keys_of_later_versions_are_told_from_mistakes() {
         let text = format!("listen = {{ auth = \"keys\" }}\n{text}");
         refused(&text, key, &["not supported in this version"]);
     }
-    refused("[listen]\nauth = \"keys\"\npublic_url = \"x\"", "listen.public_url", &["not supported in this version"]);
     refused(&server("command = \"x\"\nsandbox = true"), "mcp.servers[0].sandbox", &["not supported in this"]);
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Event, ReasonCode, Reject, RejectKind};
 use crate::id::PrincipalId;
@@ -46,6 +47,9 @@ pub(super) struct Call {
     pub(super) first: Option<Bytes>,
     /// Given by the client: then nothing more is said of it.
     pub(super) stop: Stop,
+    /// Ends the conversation when the hall ends this: a session's stream of changes, without which nobody would notice that
+    /// what the session lived by is gone [CFG-4].
+    pub(super) cut: Option<CancellationToken>,
 }
 
 // === impl InFlight ===
@@ -106,7 +110,7 @@ impl Call {
     }
 
     async fn tell(self, lines: &Lines, access: AccessLog) {
-        let Self { mut running, asker, first, stop } = self;
+        let Self { mut running, asker, first, stop, cut } = self;
         let mut early = tokio::select! {
             biased;
             event = running.next() => Some(event),
@@ -129,6 +133,9 @@ impl Call {
                     return;
                 }
                 Some(Event::Done(outcome)) => {
+                    if let Some(cut) = cut {
+                        cut.cancel();
+                    }
                     // A session's stream of changes has no id that an end could be said of.
                     if asker.id.is_some() {
                         // A line is written whole; its client may still take back what is being read.

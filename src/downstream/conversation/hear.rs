@@ -13,7 +13,7 @@ use crate::downstream::stateless::{Mirror, Opened};
 use crate::exchange::Handler;
 use crate::runtime::Stop;
 use crate::wire::jsonrpc::{DecodeError, Decoded, Message, Notification, Request, Response};
-use crate::wire::mcp::{Era, Method, ProtocolVersion, RequestMeta};
+use crate::wire::mcp::{LEGACY_LATEST, Method, ProtocolVersion, RequestMeta, STATELESS_LATEST};
 
 use super::call::{Call, too_many};
 use super::talk::{Carrier, Open, Talk};
@@ -70,9 +70,9 @@ impl<H: Handler> Talk<H> {
             && let Err(reject) = self.door.handler.admit(&visit.caller)
         {
             let stateless = meta.is_ok_and(|meta| self.is_stateless(&request, &meta));
-            let era = if stateless { Era::Stateless } else { Era::Legacy };
-            let asker = Asker { era, ..visit.legacy_asker(Some(id)) };
-            return Some(asker.refuse(Refusal::of_reject(reject, era)));
+            let version = if stateless { STATELESS_LATEST } else { LEGACY_LATEST };
+            let asker = Asker { version, ..visit.legacy_asker(Some(id)) };
+            return Some(asker.refuse(Refusal::of_reject(reject, version.era())));
         }
         let next = match meta {
             Err(err) => Err(Fault::Meta(err.to_string()).into()),
@@ -107,7 +107,7 @@ impl<H: Handler> Talk<H> {
         } else {
             running.stopped_by(stop.clone())
         };
-        Ok(Next::Call(Box::new(Call { running: running.holding(entry), asker, first, stop })))
+        Ok(Next::Call(Box::new(Call { running: running.holding(entry), asker, first, stop, cut: None })))
     }
 
     /// Waits for what ends a stream of changes: its client's word, the end of what is heard, or a drain.
@@ -129,7 +129,7 @@ impl<H: Handler> Talk<H> {
     async fn initialize(&mut self, visit: &Visit<H::Caller>, request: &Request) -> Result<Next, Refusal> {
         let place = match &self.place {
             Some(place) => Arc::clone(place),
-            None => Arc::new(self.door.place(&visit.principal)?),
+            None => Arc::new(self.door.place(&visit.caller)?),
         };
         let (session, answer) = self.door.open(visit, request, Arc::clone(&place)).await?;
         self.place = Some(place);
@@ -153,7 +153,7 @@ impl<H: Handler> Talk<H> {
             Begun::Answered(rendered) => Next::Answer(rendered),
             Begun::Calling(running, asker) => {
                 let stop = entry.stop.clone();
-                Next::Call(Box::new(Call { running: running.holding(entry), asker, first: None, stop }))
+                Next::Call(Box::new(Call { running: running.holding(entry), asker, first: None, stop, cut: None }))
             }
         })
     }
@@ -166,7 +166,8 @@ impl<H: Handler> Talk<H> {
                 let ended = open.session.ended.clone().cancelled_owned();
                 let running = self.door.hear_changes(visit, &open.session).stopped_when(self.ended(ended));
                 let asker = visit.legacy_asker(None);
-                self.start(Call { running, asker, first: None, stop: Stop::default() });
+                let cut = Some(self.cut.clone());
+                self.start(Call { running, asker, first: None, stop: Stop::default(), cut });
             }
         }
         if notification.method == "notifications/cancelled"

@@ -9,7 +9,8 @@ use tokio_util::task::TaskTracker;
 use crate::downstream::AccessLog;
 use crate::downstream::server::Door;
 use crate::exchange::Handler;
-use crate::session::{Place, Session, StreamGuard};
+use crate::limit::Seat;
+use crate::session::{Session, StreamGuard};
 
 use super::call::{Call, InFlight};
 use super::lines::Lines;
@@ -34,9 +35,11 @@ pub(in crate::downstream) struct Talk<H> {
     pub(super) in_flight: InFlight,
     pub(super) session: Option<Open>,
     /// Among the sessions that there may be: of all that this conversation has, one after the other.
-    pub(super) place: Option<Arc<Place>>,
+    pub(super) place: Option<Arc<Seat>>,
     /// Nothing more is heard.
     pub(super) over: CancellationToken,
+    /// Ends what carries it: given when the hall ends its session's stream of changes.
+    pub(super) cut: CancellationToken,
     /// Bounds the batches in flight, whose requests are not in the table.
     pub(super) batches: Arc<Semaphore>,
     calls: TaskTracker,
@@ -62,19 +65,20 @@ impl<H: Handler> Talk<H> {
             session: None,
             place: None,
             over: CancellationToken::new(),
+            cut: CancellationToken::new(),
             batches: Arc::new(Semaphore::new(BATCHES_MAX)),
             calls: TaskTracker::new(),
         }
     }
 
-    /// Has a place already.
-    pub(in crate::downstream) fn at(self, place: Place) -> Self {
-        Self { place: Some(Arc::new(place)), ..self }
+    /// Has a place already, and cuts what carries it when the hall ends it [CFG-4].
+    pub(in crate::downstream) fn at(self, place: Seat, cut: CancellationToken) -> Self {
+        Self { place: Some(Arc::new(place)), cut, ..self }
     }
 
-    /// Says whether nothing has begun that goes on by itself.
+    /// Says whether nothing has begun that goes on by itself: a session has once its client listens.
     pub(in crate::downstream) fn is_idle(&self) -> bool {
-        self.session.is_none() && self.calls.is_empty()
+        self.session.as_ref().is_none_or(|open| open.awake.is_some()) && self.calls.is_empty()
     }
 
     /// Says whether answers write access lines here.

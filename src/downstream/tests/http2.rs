@@ -138,3 +138,20 @@ async fn a_client_that_opens_no_window_is_given_up() {
     drop(unread);
     tasks.cancel();
 }
+
+/// [LIM-6]: a connection over a principal's share ends with its answer; requests that were open on it are answered.
+#[tokio::test]
+async fn a_connection_over_the_share_ends() {
+    let (house, tasks) = (House::with(DownstreamSettings { connections_max: 2, ..Default::default() }), Tasks::new());
+    let mut first = connect(&house, &tasks).await;
+    assert_eq!(first.send_request(request("echo")).await.unwrap().status(), 200);
+    let mut second = connect(&house, &tasks).await;
+    let refused = second.send_request(request("echo")).await.unwrap();
+    assert_eq!((refused.status(), refused.headers().get("connection")), (503.try_into().unwrap(), None));
+    assert!(refused.into_body().collect().await.is_ok());
+    while second.ready().await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(first.send_request(request("echo")).await.unwrap().status(), 200);
+    tasks.cancel();
+}

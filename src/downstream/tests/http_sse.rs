@@ -134,7 +134,10 @@ async fn everything_is_said_on_one_stream() {
     let list = stream.ask(&house, LIST).await;
     assert_eq!(list["result"], json!({"tools": [{"name": "a", "inputSchema": {}}]}));
     let echo = stream.ask(&house, &legacy_call("7", "echo")).await;
-    assert_eq!((&echo["id"], &echo["result"]["content"]), (&json!(7), &json!([])));
+    assert_eq!(
+        (&echo["id"], &echo["result"]["content"]),
+        (&json!(7), &json!([{ "type": "text", "text": "{\"big\":12345678901234567890}" }]))
+    );
     let pretty = stream.ask(&house, &legacy_call("\"7\"", "pretty")).await;
     assert_eq!((&pretty["id"], &pretty["result"]["text"]), (&json!("7"), &json!("a\nb")));
     let unseen = stream.ask(&house, &legacy_call("1", "unseen")).await;
@@ -193,6 +196,19 @@ async fn a_server_has_its_own_path() {
     assert_eq!(stream.ask(&house, PING).await["id"], "p");
     let elsewhere = stream.to.replace("/sse/s", "/sse");
     assert_eq!(house.ask("POST", &elsewhere, LEGACY, PING).await.code(), (404, -32600));
+}
+
+/// [NAM-5]: behind another proxy the stream names its place as the client sees it, and is found with that path and without.
+#[tokio::test]
+async fn a_stream_behind_another_proxy_names_the_public_path() {
+    let house = House::with(DownstreamSettings { public_path: "/tools/x".to_owned(), ..on() });
+    for get in ["/sse/s", "/tools/x/sse/s"] {
+        let mut stream = Stream::open(&house, get, LEGACY).await;
+        assert!(stream.to.starts_with("/tools/x/sse/s?sessionId="), "{}", stream.to);
+        assert_eq!(stream.ask(&house, PING).await["id"], "p");
+        let inside = stream.to.replace("/tools/x", "");
+        assert_eq!(house.ask("POST", &inside, LEGACY, PING).await.status, 202);
+    }
 }
 
 /// [R37, R120, FC-AUT-07, TRN-10]: whoever names a stream must be who opened it, as it stands in the credential.
@@ -304,6 +320,25 @@ async fn a_reload_ends_the_streams_of_who_has_gone() {
     base_line(&house).await;
 }
 
+/// [CFG-4]: what the hall ends because a key is withdrawn, while its principal stays, ends the stream with all it has: nobody
+/// posts to a session that is not there any more.
+#[tokio::test]
+async fn a_stream_ends_when_the_hall_ends_what_it_is_told() {
+    let mut house = House::with(on());
+    let stream = Stream::session(&house, "2025-11-25").await;
+    stream.tell(&house, INITIALIZED).await;
+    house.began("listen").await;
+    stream.tell(&house, &legacy_call("1", "hang")).await;
+    house.began("hang").await;
+    house.hall.lost.notify_one();
+    house.gone("listen").await;
+    house.gone("hang").await;
+    let to = stream.to.clone();
+    stream.ended().await;
+    base_line(&house).await;
+    assert_eq!(house.ask("POST", &to, LEGACY, PING).await.code(), (404, -32600));
+}
+
 /// [FC-SES-04, LIM-6]: a stream has a place among the sessions from its GET on, and its session is at that place.
 #[tokio::test]
 async fn streams_count_as_sessions() {
@@ -317,23 +352,28 @@ async fn streams_count_as_sessions() {
     assert_eq!(house.ask("GET", "/sse", LEGACY, "").await.code(), (503, -31002));
     assert_eq!(house.post(LEGACY, &initialize("\"2025-11-25\"")).await.code(), (503, -31002));
     let _bob = Stream::open(&house, "/sse", &LEGACY.replace("alice", "bob")).await;
-    let got = house.ask("GET", "/sse", &LEGACY.replace("alice", "carol"), "").await;
-    assert_eq!(got.code(), (503, -31002));
+    let carol = LEGACY.replace("alice", "carol");
+    assert_eq!(house.ask("GET", "/sse", &carol, "").await.code(), (503, -31002));
     drop(stream);
     while house.door.sessions() > 1 {
         tokio::task::yield_now().await;
     }
-    Stream::open(&house, "/sse", LEGACY).await;
+    Stream::open(&house, "/sse", &carol).await;
 }
 
-/// [LIM-6]: a stream on which nothing begins is idle after `session_idle_secs`; one with a session is not.
+/// [LIM-6]: a stream on which nothing begins is idle after `session_idle_secs`, also one whose session has not begun to
+/// listen; one whose session has is not.
 #[tokio::test]
 async fn a_stream_on_which_nothing_begins_ends() {
-    let house = House::with(DownstreamSettings { session_idle: Duration::from_millis(40), ..on() });
+    let mut house = House::with(DownstreamSettings { session_idle: Duration::from_millis(40), ..on() });
     let mut stream = Stream::session(&house, "2024-11-05").await;
+    stream.tell(&house, INITIALIZED).await;
+    house.began("listen").await;
     let silent = Stream::open(&house, "/sse", LEGACY).await;
+    let unheard = Stream::session(&house, "2024-11-05").await;
     house.clock.advance(Duration::from_secs(3_600));
     silent.ended().await;
+    unheard.ended().await;
     assert_eq!(stream.ask(&house, PING).await["id"], "p");
 }
 

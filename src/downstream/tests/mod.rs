@@ -5,6 +5,7 @@ mod http2;
 mod http_sse;
 mod legacy;
 mod limits;
+mod lines;
 mod resume;
 mod silence;
 mod simulation;

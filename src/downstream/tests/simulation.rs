@@ -140,6 +140,10 @@ impl Caller for Guest {
         &self.0
     }
 
+    fn is_one_of_many(&self) -> bool {
+        true
+    }
+
     fn serves(&self, _: &Endpoint) -> bool {
         true
     }

@@ -48,6 +48,8 @@ pub(super) struct Hall {
     pub(super) changes: broadcast::Sender<()>,
     /// Whether anybody may call anything.
     pub(super) open: AtomicBool,
+    /// Ends a stream of changes, as when a reload takes away what it lived by.
+    pub(super) lost: Arc<Notify>,
     /// What the last client watches that has asked to, or listens.
     pub(super) watched: Mutex<Watching>,
     /// The facts of the last exchange.
@@ -81,6 +83,10 @@ impl Drop for Witness {
 impl Caller for Guest {
     fn principal(&self) -> &PrincipalId {
         &self.0
+    }
+
+    fn is_one_of_many(&self) -> bool {
+        true
     }
 
     fn serves(&self, endpoint: &Endpoint) -> bool {
@@ -226,17 +232,21 @@ fn no_room() -> Reject {
 }
 
 /// Says that tools or watched resources have changed.
-fn changing(changes: broadcast::Receiver<()>, watching: Watching) -> Reply {
-    Reply::events(Box::pin(futures_util::stream::unfold((changes, watching), |(mut changes, watching)| async move {
-        loop {
-            if let Some(uri) = watching.next_updated() {
-                return Some((Event::Watch(WatchEvent::Updated(uri)), (changes, watching)));
-            }
-            tokio::select! {
-                change = changes.recv() => {
-                    return change.ok().map(|()| (Event::Changed(Kind::Tools), (changes, watching)));
+fn changing(changes: broadcast::Receiver<()>, watching: Watching, lost: Arc<Notify>) -> Reply {
+    Reply::events(Box::pin(futures_util::stream::unfold((changes, watching), move |(mut changes, watching)| {
+        let lost = Arc::clone(&lost);
+        async move {
+            loop {
+                if let Some(uri) = watching.next_updated() {
+                    return Some((Event::Watch(WatchEvent::Updated(uri)), (changes, watching)));
                 }
-                () = watching.news() => {}
+                tokio::select! {
+                    change = changes.recv() => {
+                        return change.ok().map(|()| (Event::Changed(Kind::Tools), (changes, watching)));
+                    }
+                    () = watching.news() => {}
+                    () = lost.notified() => return Some((Event::Done(Ok(Answer::Ended)), (changes, watching))),
+                }
             }
         }
     })))
@@ -269,7 +279,7 @@ impl Hall {
             return Reply::once(Ok(Answer::Upstream { response: Box::new(response), era: Era::Stateless }));
         }
         match name {
-            "listen" => changing(changes, self.watched.lock().unwrap().clone()),
+            "listen" => changing(changes, self.watched.lock().unwrap().clone(), Arc::clone(&self.lost)),
             "large" => large(),
             "no-room" => Reply::once(Err(no_room())),
             "hang" => std::future::pending().await,
@@ -353,7 +363,7 @@ impl House {
         let (changes, _) = broadcast::channel(16);
         let (gate, open, last) = (Arc::default(), AtomicBool::new(true), Mutex::default());
         let watched = Mutex::default();
-        let hall = Arc::new(Hall { noticed: sender, gate, changes, open, watched, last });
+        let hall = Arc::new(Hall { noticed: sender, gate, changes, open, lost: Arc::default(), watched, last });
         let (tasks, drain, clock) = (Tasks::new(), Drain::new(), Clock::manual());
         let door = Downstream::new(settings, Arc::clone(&hall), tasks.clone(), drain.clone(), clock.clone());
         let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), Slots::new(64)).unwrap();

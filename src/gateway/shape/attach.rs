@@ -11,10 +11,12 @@ use bytes::Bytes;
 use crate::blob::{BlobSettings, Image, OwnUri, PutError, Sheet, SheetId, Stored, extension_of};
 use crate::policy::BlobMode;
 use crate::wire::jsonrpc::Response;
-use crate::wire::mcp::{Base64, Base64Error, Block, BlockKind, Content, Field, LinkFacts, well_formed_mime};
+use crate::wire::mcp::{
+    Base64, Base64Error, Block, BlockKind, Content, Field, LinkFacts, audio_words, well_formed_mime,
+};
 
 use super::blocks::{self, Edits};
-use super::notice::{Unavailable, audio, document};
+use super::notice::{Unavailable, document};
 use super::shaper::Work;
 
 /// How long the name of a link may be.
@@ -119,9 +121,7 @@ fn uncounted(block: &Block<'_>) -> Fate {
         (BlockKind::Other | BlockKind::Text, _) | (BlockKind::Contents | BlockKind::Resource, Field::Absent) => {
             Fate::Keep
         }
-        (BlockKind::Audio, Field::Text(_)) => {
-            Fate::Words(audio(block.mime().and_then(|mime| well_formed_mime(&mime)).as_deref()))
-        }
+        (BlockKind::Audio, Field::Text(_)) => Fate::Words(audio_words(block.mime().as_deref())),
         (BlockKind::Audio | BlockKind::Contents | BlockKind::Image | BlockKind::Malformed | BlockKind::Resource, _) => {
             Fate::Words(Unavailable::Malformed.words())
         }

@@ -48,11 +48,6 @@ impl Unavailable {
     }
 }
 
-/// Returns the words that stand for audio; the type only if it is well formed.
-pub(super) fn audio(mime: Option<&str>) -> String {
-    mime.map_or_else(|| "[audio attachment]".to_owned(), |mime| format!("[audio attachment: {mime}]"))
-}
-
 /// Returns the words that stand for a document.
 pub(super) fn document(place: &str) -> String {
     format!("[Document: {place}]")
@@ -104,7 +99,7 @@ pub(super) fn can_be_over(bytes: usize, settings: &BlobSettings) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rest, Unavailable, audio, can_be_over, cut};
+    use super::{Rest, Unavailable, can_be_over, cut};
     use crate::blob::BlobSettings;
 
     /// [LIM-2]: the reasons are a closed list, each with words of its own.
@@ -115,7 +110,6 @@ mod tests {
         words.sort();
         words.dedup();
         assert_eq!(words.len(), Unavailable::ALL.len());
-        assert_eq!(audio(Some("audio/wav")), "[audio attachment: audio/wav]");
         assert_eq!(cut(1, 20, Rest::Gone), "\n[cut by the gateway: 1 of 20 characters; the rest was dropped]");
     }
 

@@ -47,7 +47,7 @@ impl TlsFileError {
 /// It cannot be opened, is no regular file, or is too large.
 pub(super) fn read(path: &Path) -> Result<Content, TlsFileError> {
     let fail = |why: String| TlsFileError::new(path, why);
-    let unreadable = |err: std::io::Error| fail(format!("cannot be read: {}", err.kind()));
+    let unreadable = |err: std::io::Error| fail(format!("cannot be read: {err}"));
     let file = open(path).map_err(unreadable)?;
     let facts = file.metadata().map_err(unreadable)?;
     if !facts.is_file() {

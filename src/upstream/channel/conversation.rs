@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::exchange::{Answer, Asked, Outcome, Question, Reject, RejectKind, Responder};
+use crate::exchange::{Answer, Asked, Outcome, Question, Reject, RejectKind, Responder, Settled};
 use crate::net::Ends;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{Changes, Outgoing, ROOTS_CHANGED};
@@ -27,8 +27,10 @@ use super::framing::{Whose, in_head, whose};
 use super::pending::{Slot, Table};
 use super::waiting::Waiting;
 
-/// How many cancellations and answers wait to be written; when full, the next is dropped and counted.
+/// How many cancellations and answers wait to be written, and how many bytes of them, or one larger; what finds no room is
+/// dropped and counted.
 const CONTROL_MAX: usize = 1024;
+const CONTROL_BYTES_MAX: usize = 16 << 20;
 
 /// What was dropped.
 #[derive(Debug, Default)]
@@ -65,9 +67,16 @@ pub(in crate::upstream) struct Conversation {
     era: OnceLock<Era>,
     /// `initialize` has been sent: the server may ping from here on.
     initializing: AtomicBool,
-    control: Mutex<VecDeque<Bytes>>,
+    control: Mutex<Control>,
     control_ready: Notify,
     ending: OnceLock<String>,
+}
+
+/// What waits to be written beside requests.
+#[derive(Debug, Default)]
+struct Control {
+    waiting: VecDeque<Bytes>,
+    bytes: usize,
 }
 
 // === impl Conversation ===
@@ -162,15 +171,26 @@ impl Conversation {
         }
     }
 
-    pub(super) fn send_control(&self, text: Bytes) {
-        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        if control.len() >= CONTROL_MAX {
+    /// Lets a cancellation or an answer wait to be written; says whether there was room.
+    pub(super) fn send_control(&self, text: Bytes) -> bool {
+        let room = self.control().push(text);
+        if room {
+            self.control_ready.notify_one();
+        } else {
             count(&self.counts.others);
-            return;
         }
-        control.push_back(text);
-        drop(control);
-        self.control_ready.notify_one();
+        room
+    }
+
+    /// Tells the server what its question has come to; an answer without room is an error, which is small.
+    fn send_answer(&self, asked: &RequestId, settled: &Settled) {
+        if !self.send_control(one_line(question::told(asked, settled).raw)) {
+            self.send_control(question::no_room(asked, CONTROL_BYTES_MAX).raw);
+        }
+    }
+
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until there may be a cancellation or an answer to write. For one listener.
@@ -183,7 +203,7 @@ impl Conversation {
 
     /// Takes the next cancellation or answer to write.
     pub(in crate::upstream) fn next_control(&self) -> Option<Bytes> {
-        self.control.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.control().pop()
     }
 
     // --- what is read ---
@@ -332,7 +352,7 @@ impl Conversation {
         let (conversation, asked) = (Arc::clone(self), request.id.clone());
         let responder = Responder::new(move |settled| {
             conversation.open_questions().remove(&asked);
-            conversation.send_control(one_line(question::told(&asked, &settled).raw));
+            conversation.send_answer(&asked, &settled);
             drop(taken);
         });
         open.insert(request.id.clone(), responder.asked());
@@ -341,6 +361,26 @@ impl Conversation {
 
     fn open_questions(&self) -> MutexGuard<'_, HashMap<RequestId, Asked>> {
         self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Control ===
+
+impl Control {
+    fn push(&mut self, text: Bytes) -> bool {
+        let bytes = self.bytes.saturating_add(text.len());
+        if self.waiting.len() >= CONTROL_MAX || (bytes > CONTROL_BYTES_MAX && !self.waiting.is_empty()) {
+            return false;
+        }
+        self.bytes = bytes;
+        self.waiting.push_back(text);
+        true
+    }
+
+    fn pop(&mut self) -> Option<Bytes> {
+        let text = self.waiting.pop_front()?;
+        self.bytes -= text.len();
+        Some(text)
     }
 }
 

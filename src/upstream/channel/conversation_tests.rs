@@ -117,6 +117,43 @@ fn a_question_is_asked_once_under_one_id() {
     assert!(matches!(slot.poll(&context), Poll::Ready(Event::Ask(_))));
 }
 
+/// [LIM-6]: what waits for a server that does not read is bounded in bytes too; an answer without room becomes an error that says
+/// so, and a flood of the server's own is dropped.
+#[test]
+fn answers_that_wait_for_a_server_are_bounded_in_bytes() {
+    let features = Features::NONE.with(Feature::Roots);
+    let conversation = conversation(features);
+    let (_, slot) = conversation.table.enter(call_of(features)).unwrap();
+    let context = Context::from_waker(Waker::noop());
+    let large = Bytes::from(format!(r#"{{"roots":[],"x":"{}"}}"#, "x".repeat(3 << 20)));
+    let answer = |id: usize| {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"roots/list"}}"#);
+        assert!(conversation.receive(&Bytes::from(line)));
+        let Poll::Ready(Event::Ask(question)) = slot.poll(&context) else { panic!("it is asked") };
+        question.responder.settle(Ok(large.clone()));
+    };
+    let waits = || -> Vec<Bytes> { std::iter::from_fn(|| conversation.next_control()).collect() };
+    (0..8).for_each(answer);
+    let lines = waits();
+    let errors: Vec<&[u8]> = lines.iter().filter(|line| line.len() < 1_000).map(|line| &**line).collect();
+    assert_eq!((lines.len(), errors.len()), (8, 3));
+    let bytes: usize = lines.iter().map(Bytes::len).sum();
+    assert!(bytes <= super::CONTROL_BYTES_MAX, "{bytes}");
+    assert_eq!(
+        std::str::from_utf8(errors[0]).unwrap(),
+        r#"{"jsonrpc":"2.0","id":5,"error":{"code":-32603,"message":"The client has answered, and 16777216 bytes of answers are not read yet"}}"#
+    );
+    // What was taken has left its room.
+    answer(9);
+    assert!(waits()[0].len() > 3 << 20);
+    let ping = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "x".repeat(1 << 20));
+    for _ in 0..100 {
+        assert!(conversation.receive(&Bytes::from(ping.clone())));
+    }
+    let bytes: usize = waits().iter().map(Bytes::len).sum();
+    assert!(bytes > 8 << 20 && bytes <= super::CONTROL_BYTES_MAX, "{bytes}");
+}
+
 /// [LIM-6]: questions that were taken back while nobody looked hold no place, in number or in bytes; those that are out do, and
 /// their server is told how much there is.
 #[test]

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::stream;
 
-use crate::exchange::{Answer, Event, Outcome, Question, Reject, Reply};
+use crate::exchange::{Answer, ClientFacts, Event, Outcome, Question, Reject, Reply};
 use crate::net::ResponseBody;
 use crate::upstream::link::{Outgoing, progress_value};
 use crate::upstream::question::Room;
@@ -23,7 +23,7 @@ use crate::wire::mcp::{Era, Features, LogMessage};
 use super::reader::{EventReader, ReadError};
 use super::session::{CancelGuard, Session, SessionLink};
 use super::stateless::StatelessLink;
-use super::target::{Answered, Content, Target, Unseen, is_event_stream, messages, snippet};
+use super::target::{Answered, Content, Target, Unseen, is_event_stream, messages};
 
 const RESUMES_MAX: u32 = 3;
 const RETRY_MAX: Duration = Duration::from_secs(60);
@@ -74,7 +74,8 @@ type Resuming = Pin<Box<dyn Future<Output = (u32, Option<ResponseBody>)> + Send>
 /// Says whether a large answer may be passed on without being looked at: the server is configured so, and nothing in the
 /// answer has to be rewritten for this client.
 pub(super) fn unseen(outgoing: &Outgoing, target: &Target, era: Era) -> bool {
-    !target.inspect && matches!(outgoing, Outgoing::Call(call) if call.client.version.era() == era)
+    let reads = |client: &ClientFacts| client.version.era() == era && client.knows_links();
+    !target.inspect && matches!(outgoing, Outgoing::Call(call) if reads(&call.client))
 }
 
 // === impl Peer ===
@@ -338,7 +339,7 @@ impl Flow {
     /// Takes what one event of the stream carries; of a batch all but the first wait.
     fn take(&mut self, data: &Bytes) -> Option<Event> {
         let Some(all) = messages(data) else {
-            self.call.garbled = Some(snippet(data));
+            self.call.garbled = Some(self.call.peer.target().snippet(data));
             return None;
         };
         let mut first = None;

@@ -16,6 +16,7 @@ use super::redirect::Redirects;
 use super::target::Target;
 use super::{probe, sse};
 use crate::upstream::link::{BoxFuture, Connector, StartError, Started, Want};
+use crate::upstream::secrets::Secrets;
 use crate::upstream::settings::{HttpKind, ServerSettings, Transport};
 
 /// Makes the connector of one HTTP server; what cannot be sent shows when it is opened.
@@ -70,7 +71,8 @@ impl HttpServer {
         let client = HttpClient::new(&tasks, dialer, uri.clone());
         let target = Target::new(settings.name.clone(), uri, configured, client, settings.max_response_bytes)
             .with_inspect(settings.inspect)
-            .with_redirects(redirects);
+            .with_redirects(redirects)
+            .with_secrets(Secrets::of(&settings));
         Ok(Self { target: Arc::new(target), tasks, settings, is_sse: AtomicBool::new(false) })
     }
 

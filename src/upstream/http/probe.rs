@@ -23,7 +23,7 @@ use crate::wire::mcp::{Capabilities, Era, Features, STATELESS_LATEST, name};
 use super::session::{Session, SessionLink};
 use super::sse;
 use super::stateless::{self, StatelessLink};
-use super::target::{Answered, Content, Target, Verb, messages, snippet};
+use super::target::{Answered, Content, Target, Verb, messages};
 
 /// What a request of the handshake was answered with.
 struct Asked {
@@ -84,7 +84,7 @@ pub(super) async fn open(
             Finding::TryInitialize(probed) => {
                 legacy(target, tasks, settings, (features, false)).await.map_err(|err| match err {
                     StartError::Era(_, why) => {
-                        StartError::Failed(format!("speaks no era: server/discover: {probed}; initialize: {why}"))
+                        StartError::Failed(format!("does not speak MCP: server/discover: {probed}; initialize: {why}"))
                     }
                     StartError::Failed(_) | StartError::Full(_) => err,
                 })
@@ -164,7 +164,7 @@ async fn discover(target: &Target, timeout: Duration) -> Result<Finding, StartEr
         "HTTP {}, error {} {}",
         status.as_u16(),
         error.code.0,
-        snippet(error.message.as_bytes())
+        target.snippet(error.message.as_bytes())
     )))
 }
 
@@ -190,11 +190,11 @@ pub(super) async fn initialize(
     };
     let Some(result) = response.result().filter(|_| asked.status.is_success()) else {
         let error = ErrorObject::read(&response.error().unwrap_or_default());
-        let words = snippet(error.message.as_bytes());
+        let words = target.snippet(error.message.as_bytes());
         return Err(not_legacy(format!("HTTP {code}, error {} {words}", error.code.0)));
     };
     let (version, can) = agreement::agreed(&result).map_err(|version| {
-        not_legacy(format!("initialize was answered with version '{}'", snippet(version.as_bytes())))
+        not_legacy(format!("initialize was answered with version '{}'", target.snippet(version.as_bytes())))
     })?;
     let session = Session::new(target, generation, asked.session_id, version);
     if let Err(err) = acknowledge(target, &session).await {

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use crate::exchange::{Reject, RejectKind, UpstreamCall};
 use crate::id::UpstreamName;
 use crate::net::{BodyError, Headers, HttpClient, Response, ResponseBody, SendError};
 use crate::runtime::TURN_BYTES;
+use crate::upstream::secrets::Secrets;
 use crate::wire::json::{self, Skim};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, decode_skimmed};
 use crate::wire::sse;
@@ -30,7 +32,10 @@ const ACCEPT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream")
 
 /// A smaller answer is looked at in any case: it costs nothing, and what asks for input is small.
 const UNSEEN_BYTES_MIN: u64 = 64 << 10;
+/// How much of what a server says is repeated, in characters.
 const SNIPPET_MAX: usize = 200;
+/// Of how much of it, in bytes: more, so that no secret is cut before it is found.
+const SNIPPET_BYTES: usize = 8 << 10;
 
 /// One endpoint.
 pub(super) struct Target {
@@ -47,6 +52,8 @@ pub(super) struct Target {
     /// Whether large answers are looked at.
     pub(super) inspect: bool,
     redirects: Option<Redirects>,
+    /// What its words may not hold.
+    secrets: Option<Arc<Secrets>>,
 }
 
 /// The method of a request.
@@ -142,7 +149,7 @@ impl Target {
         let host = HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static(""));
         let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
         let (uri, pauses) = (uri.clone(), Pauses::NORMAL);
-        Self { name, uri, path, host, configured, client, cap, pauses, inspect: true, redirects: None }
+        Self { name, uri, path, host, configured, client, cap, pauses, inspect: true, redirects: None, secrets: None }
     }
 
     /// Spells the head of a request, all but its last lines: what every request says, what is configured, then `lines`.
@@ -176,12 +183,17 @@ impl Target {
         let (name, configured, client) = (self.name.clone(), self.configured.clone(), self.client.clone());
         let redirects = self.redirects.as_ref().map(|redirects| redirects.at(uri));
         let other = Self::new(name, uri, configured, client, self.cap);
-        Self { pauses: self.pauses, inspect: self.inspect, redirects, ..other }
+        Self { pauses: self.pauses, inspect: self.inspect, redirects, secrets: self.secrets.clone(), ..other }
     }
 
     /// Passes large answers on without looking at them.
     pub(super) fn with_inspect(self, inspect: bool) -> Self {
         Self { inspect, ..self }
+    }
+
+    /// Replaces these secrets in what the server says.
+    pub(super) fn with_secrets(self, secrets: Secrets) -> Self {
+        Self { secrets: Some(Arc::new(secrets)), ..self }
     }
 
     /// Follows redirects.
@@ -273,7 +285,7 @@ impl Target {
     fn refuse_encoding(&self, headers: &Headers) -> Result<(), Reject> {
         let Some(encoding) = encoding(headers) else { return Ok(()) };
         let public = format!("server '{}' answered in an encoding that was not asked for", self.name);
-        Err(self.reject(public, snippet(encoding)))
+        Err(self.reject(public, self.snippet(encoding)))
     }
 
     /// Judges a response by its head. Apart from the rest, so that what waits for the body does not carry the head.
@@ -331,12 +343,22 @@ impl Target {
         }
         let content = match json.then(|| messages_skimmed(&raw, &skim)).flatten() {
             Some(messages) => Content::Messages(messages),
-            None => Content::Foreign(snippet(&raw)),
+            None => Content::Foreign(self.snippet(&raw)),
         };
         Ok(Answered { status, content })
     }
 
     // --- refusals ---
+
+    /// Returns the printable beginning of what the server sent, without secrets, as one may be what it complains of.
+    pub(super) fn snippet(&self, raw: &[u8]) -> String {
+        let head = String::from_utf8_lossy(raw.get(..raw.len().min(SNIPPET_BYTES)).unwrap_or_default());
+        let head = self.secrets.as_ref().map_or_else(|| head.clone().into_owned(), |secrets| secrets.replaced(&head));
+        head.chars()
+            .map(|char| if char.is_control() || char == char::REPLACEMENT_CHARACTER { ' ' } else { char })
+            .take(SNIPPET_MAX)
+            .collect()
+    }
 
     /// The server failed.
     pub(super) fn reject(&self, public: String, detail: String) -> Reject {
@@ -452,14 +474,4 @@ fn line(head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
     // A header's value holds no line break, by its type.
     head.extend_from_slice(value.as_bytes());
     head.extend_from_slice(b"\r\n");
-}
-
-/// Returns the printable beginning of what a server sent.
-pub(super) fn snippet(raw: &[u8]) -> String {
-    let head = raw.get(..raw.len().min(SNIPPET_MAX * 4)).unwrap_or_default();
-    String::from_utf8_lossy(head)
-        .chars()
-        .map(|char| if char.is_control() || char == char::REPLACEMENT_CHARACTER { ' ' } else { char })
-        .take(SNIPPET_MAX)
-        .collect()
 }

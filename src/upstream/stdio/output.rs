@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Moment};
-use crate::secret::Secret;
-use crate::upstream::{ServerSettings, Transport};
+use crate::upstream::ServerSettings;
+use crate::upstream::secrets::Secrets;
 
 /// How much output is kept per child.
 const RING_BYTES: usize = 64 * 1024;
@@ -25,14 +25,12 @@ const LINES_PER_SECOND: u32 = 20;
 /// How many lines, and how many characters, are repeated as last words.
 const TAIL_LINES: usize = 5;
 const TAIL_CHARS: usize = 2000;
-/// A shorter secret is not replaced: it would tear holes into ordinary words.
-const SECRET_BYTES_MIN: usize = 4;
 
 /// The output of one child.
 #[derive(Debug)]
 pub(super) struct Output {
     server: String,
-    secrets: Vec<(String, Secret<String>)>,
+    secrets: Secrets,
     clock: Clock,
     state: Mutex<State>,
 }
@@ -51,7 +49,7 @@ impl Output {
     /// Starts empty.
     pub(super) fn new(settings: &ServerSettings, clock: Clock) -> Self {
         let state = State { ring: VecDeque::new(), window: clock.now(), lines: 0, unshown: 0 };
-        Self { server: settings.name.to_string(), secrets: secrets(settings), clock, state: Mutex::new(state) }
+        Self { server: settings.name.to_string(), secrets: Secrets::of(settings), clock, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -132,7 +130,7 @@ impl Output {
 
     /// Spells foreign bytes for a log or a status: secrets replaced, control characters escaped, at most `chars` long.
     pub(super) fn clean(&self, text: &[u8], chars: usize) -> String {
-        let text = self.redacted(&String::from_utf8_lossy(text));
+        let text = self.secrets.replaced(&String::from_utf8_lossy(text));
         let text = text.trim_end();
         let mut out = String::new();
         for (count, char) in text.chars().enumerate() {
@@ -148,7 +146,7 @@ impl Output {
     /// Returns the last lines.
     pub(super) fn tail(&self) -> String {
         let ring: Vec<u8> = self.state().ring.iter().copied().collect();
-        let text = self.redacted(&String::from_utf8_lossy(&ring));
+        let text = self.secrets.replaced(&String::from_utf8_lossy(&ring));
         let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
         let last = lines.get(lines.len().saturating_sub(TAIL_LINES)..).unwrap_or_default().join(" | ");
         let surplus = last.chars().count().saturating_sub(TAIL_CHARS);
@@ -156,38 +154,6 @@ impl Output {
         last.chars().skip(surplus).for_each(|char| escape(char, &mut out));
         out
     }
-
-    fn redacted(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        for (name, value) in &self.secrets {
-            if text.contains(value.expose().as_str()) {
-                text = text.replace(value.expose().as_str(), &format!("[secret:{name}]"));
-            }
-        }
-        text
-    }
-}
-
-/// Lists what must not leave, the longest first so that no part of a longer one stays. A secret of several lines is
-/// listed by line too, because output is looked at line by line.
-fn secrets(settings: &ServerSettings) -> Vec<(String, Secret<String>)> {
-    let values: Vec<(String, &str)> = match &settings.transport {
-        Transport::Http { headers, .. } => {
-            headers.iter().map(|(name, value)| (name.to_string(), value.expose().as_str())).collect()
-        }
-        Transport::Stdio { env, .. } => {
-            env.iter().map(|(name, value)| (name.clone(), value.expose().as_str())).collect()
-        }
-    };
-    let mut all: Vec<(String, Secret<String>)> = Vec::new();
-    for (name, value) in values {
-        let parts = value.lines().filter(|line| *line != value);
-        for part in std::iter::once(value).chain(parts).filter(|part| part.len() >= SECRET_BYTES_MIN) {
-            all.push((name.clone(), Secret::new(part.to_owned())));
-        }
-    }
-    all.sort_by_key(|(_, value)| std::cmp::Reverse(value.expose().len()));
-    all
 }
 
 /// Escapes what could act on a terminal: control characters and marks that turn the direction of text.

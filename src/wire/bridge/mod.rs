@@ -2,6 +2,7 @@
 //!
 //! Not for: deciding which era is used (`upstream`) or for sockets. Invariant: where nothing must change, nothing does.
 
+mod blocks;
 mod input;
 mod older;
 mod request;

@@ -4,7 +4,7 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-use crate::wire::json;
+use crate::wire::json::{self, Decimal};
 use crate::wire::jsonrpc::{Edits, Params, Request};
 use crate::wire::mcp::{
     CAPABILITIES_KEY, CLIENT_INFO_KEY, CallParams, Era, Features, LOG_LEVEL_KEY, Level, ProtocolVersion,
@@ -16,33 +16,34 @@ use super::visits::visited;
 
 /// What the next hop speaks, and what the gateway says of the client there.
 #[derive(Clone, Debug)]
-pub struct Hop {
+pub struct Hop<'a> {
     /// The era of the server.
     pub era: Era,
     /// The id on this hop; it is the progress token too.
     pub id: u64,
     /// The server's own name for the tool.
-    pub name: Bytes,
+    pub name: &'a [u8],
     /// `clientCapabilities` for a stateless server, a JSON object.
     pub capabilities: Bytes,
     /// `clientInfo` for a stateless server, a JSON object.
     pub client_info: Bytes,
     /// The server's own `requestState`, as JSON text, in place of the sealed one.
-    pub request_state: Option<Bytes>,
+    pub request_state: Option<&'a Bytes>,
     /// From which severity on a stateless server shall log, where the request does not say.
     pub log: Option<Level>,
     /// The trace that it is part of here.
-    pub trace: Option<Trace>,
+    pub trace: Option<&'a Trace>,
 }
 
 /// Rewrites a call for the next hop: id, name, `_meta`, and nothing else.
 #[must_use]
-pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, hop: &Hop) -> Bytes {
+pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, hop: &Hop<'_>) -> Bytes {
+    let id = Decimal::new(hop.id);
     let mut edits = Edits::new(request.raw.clone());
-    edits.replace(request.id_at.clone(), hop.id.to_string());
-    edits.replace(params.name_at.clone(), hop.name.clone());
+    edits.replace_by(request.id_at.clone(), id.as_slice());
+    edits.replace_by(params.name_at.clone(), hop.name);
     if let (Some(at), None) = (&params.arguments_at, &params.arguments) {
-        edits.replace(at.clone(), Bytes::from_static(b"{}"));
+        edits.replace_by(at.clone(), b"{}");
     }
     if params.request_state_at.is_some() || params.responses_at.is_some() {
         lower_retry(&mut edits, request, params, hop);
@@ -65,7 +66,7 @@ pub fn lower_call(request: &Request, params: &CallParams, meta: &RequestMeta, ho
 
 /// Rewrites what a retry has beside its call: the server's own state, and what is an answer. What came of visits that the
 /// gateway has asked for is none of a server's: to it the call is made anew.
-fn lower_retry(edits: &mut Edits, request: &Request, params: &CallParams, hop: &Hop) {
+fn lower_retry(edits: &mut Edits<'_>, request: &Request, params: &CallParams, hop: &Hop<'_>) {
     let all = request.params.as_deref().map(Params::text).unwrap_or_default();
     if hop.era == Era::Legacy && visited(&all).rounds > 0 {
         let Some(place) = request.params.as_deref().map(|params| params.place().clone()) else { return };
@@ -75,7 +76,7 @@ fn lower_retry(edits: &mut Edits, request: &Request, params: &CallParams, hop: &
         }
         return;
     }
-    if let (Some(at), Some(state)) = (&params.request_state_at, &hop.request_state) {
+    if let (Some(at), Some(state)) = (&params.request_state_at, hop.request_state) {
         edits.replace(at.clone(), state.clone());
     }
     if let Some(at) = &params.responses_at
@@ -86,7 +87,7 @@ fn lower_retry(edits: &mut Edits, request: &Request, params: &CallParams, hop: &
 }
 
 /// Returns `_meta` for the next hop, `None` where it can stay as it is.
-fn rebuilt_meta(meta: &RequestMeta, hop: &Hop) -> Option<Bytes> {
+fn rebuilt_meta(meta: &RequestMeta, hop: &Hop<'_>) -> Option<Bytes> {
     let token = meta.progress_token.as_ref().map(|_| hop.id);
     let traced = hop.trace.is_some() || meta.has_trace();
     match hop.era {
@@ -94,7 +95,7 @@ fn rebuilt_meta(meta: &RequestMeta, hop: &Hop) -> Option<Bytes> {
             let reserved =
                 |raw: &Bytes| memchr::memmem::find(raw, RESERVED_PREFIX.as_bytes()).is_some() || raw.contains(&b'\\');
             let rebuilds = traced || token.is_some() || meta.raw.as_ref().is_some_and(reserved);
-            rebuilds.then(|| object(&[], token, meta, hop.trace.as_ref()))
+            rebuilds.then(|| object(&[], token, meta, hop.trace))
         }
         Era::Stateless => {
             let same = meta.version.as_ref().and_then(Option::as_deref) == Some(ProtocolVersion::V2026_07_28.as_str())
@@ -114,7 +115,7 @@ fn rebuilt_meta(meta: &RequestMeta, hop: &Hop) -> Option<Bytes> {
                 (None, Some(level)) => own.push((LOG_LEVEL_KEY, json::quoted(level.as_str()))),
                 (None, None) => {}
             }
-            Some(object(&own, token, meta, hop.trace.as_ref()))
+            Some(object(&own, token, meta, hop.trace))
         }
     }
 }
@@ -178,7 +179,7 @@ mod tests {
         let hop = Hop {
             era,
             id: 7,
-            name: Bytes::from_static(b"\"t\""),
+            name: b"\"t\"",
             capabilities: meta.capabilities.clone().unwrap_or_else(|| Bytes::from_static(b"{}")),
             client_info: meta.client_info.clone().unwrap_or_else(|| Bytes::from_static(br#"{"name":"g"}"#)),
             request_state: None,

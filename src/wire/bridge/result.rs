@@ -7,23 +7,32 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::wire::json::{self, JsonError, Outline, Raw};
 use crate::wire::jsonrpc::{Edits, ErrorCode, ErrorObject, Payload, RequestId, Response, code};
-use crate::wire::mcp::{Era, RESERVED_PREFIX, SERVER_INFO_KEY};
+use crate::wire::mcp::{Content, Era, Method, ProtocolVersion, RESERVED_PREFIX, SERVER_INFO_KEY};
+
+use super::blocks;
+
+/// The beginning of a `_meta` that names the gateway, up to its `serverInfo` [R29].
+const META_OF_SERVER: &[u8] = br#""_meta":{"io.modelcontextprotocol/serverInfo":"#;
 
 /// Who reads the answer.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientSide<'a> {
-    /// The client's era.
-    pub era: Era,
+    /// The revision that the client speaks.
+    pub version: ProtocolVersion,
     /// The id of its request.
     pub id: &'a RequestId,
     /// The gateway's `serverInfo`, a JSON object, for stateless results [R29].
     pub server_info: &'a [u8],
-    /// The result is one of those that carry hints for caches.
-    pub cacheable: bool,
+    /// What it has asked.
+    pub method: &'a str,
 }
+
+/// The method whose results may be kept.
+const READ: &str = "resources/read";
 
 /// Why an answer cannot reach this client; the gateway answers -32603 with these words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,22 +63,26 @@ pub fn server_info() -> Bytes {
 /// # Errors
 /// [`BridgeRefusal`] if this client cannot read the result.
 pub fn lift_result(response: &Response, from: Era, client: &ClientSide<'_>) -> Result<Vec<Bytes>, BridgeRefusal> {
+    // A block that is replaced whole must not have been edited in part.
+    let settled = (!blocks::knows_all(client.version)).then(|| response.clone().settled());
+    let response = settled.as_ref().unwrap_or(response);
     let Payload::Result(at) = &response.payload else {
         return Err(BridgeRefusal::Malformed("an error where a result was expected".to_owned()));
     };
     let members = response.outline().map_err(|err| malformed(&err))?;
     let result = Inside { text: &response.raw, members: &members, start: at.start, end: at.end };
+    let era = client.version.era();
     match result.get("resultType")?.map(Raw::get) {
         None | Some(b"\"complete\"") => {}
-        Some(b"\"input_required\"") if from == Era::Stateless && client.era == Era::Stateless => {}
+        Some(b"\"input_required\"") if from == Era::Stateless && era == Era::Stateless => {}
         Some(b"\"input_required\"") => return Err(BridgeRefusal::InputRequired),
         Some(_) => return Err(BridgeRefusal::UnknownResultType),
     }
     let mut edits = response.edited();
     replace_id(&mut edits, response, client.id);
-    match client.era {
+    match era {
         Era::Stateless => to_stateless(&mut edits, &result, client)?,
-        Era::Legacy => to_legacy(&mut edits, &result)?,
+        Era::Legacy => to_legacy(&mut edits, &result, client)?,
     }
     Ok(edits.pieces())
 }
@@ -83,14 +96,17 @@ struct Inside<'a> {
 }
 
 impl<'a> Inside<'a> {
+    #[inline]
     fn get(&self, key: &'static str) -> Result<Option<Raw<'a>>, BridgeRefusal> {
         self.members.get(self.text, key).map_err(|err| malformed(&err))
     }
 
+    #[inline]
     fn at(&self, key: &'static str) -> Result<Option<Range<usize>>, BridgeRefusal> {
         self.members.at(self.text, key).map_err(|err| malformed(&err))
     }
 
+    #[inline(always)]
     fn find<const N: usize>(&self, keys: [&'static str; N]) -> Result<[Option<Range<usize>>; N], BridgeRefusal> {
         self.members.find(self.text, keys).map_err(|err| malformed(&err))
     }
@@ -108,81 +124,71 @@ fn malformed(err: &JsonError) -> BridgeRefusal {
     BridgeRefusal::Malformed(err.to_string())
 }
 
-fn replace_id(edits: &mut Edits, response: &Response, id: &RequestId) {
+fn replace_id<'a>(edits: &mut Edits<'a>, response: &Response, id: &'a RequestId) {
     if response.id_at.is_empty() {
         let mut member = b"\"id\":".to_vec();
         member.extend_from_slice(id.raw());
         member.push(b',');
         edits.replace(response.id_at.clone(), member);
     } else {
-        edits.replace(response.id_at.clone(), id.raw().clone());
+        edits.replace_by(response.id_at.clone(), id.raw());
     }
 }
 
-fn to_stateless(edits: &mut Edits, result: &Inside<'_>, client: &ClientSide<'_>) -> Result<(), BridgeRefusal> {
-    let mut head = Vec::with_capacity(192);
-    if result.get("resultType")?.is_none() {
-        head.extend_from_slice(b"\"resultType\":\"complete\",");
+/// What a result begins with: members, each with its comma.
+type Head<'a> = SmallVec<[&'a [u8]; 6]>;
+
+fn to_stateless<'a>(edits: &mut Edits<'a>, result: &Inside<'_>, client: &ClientSide<'a>) -> Result<(), BridgeRefusal> {
+    let [kind, meta] = result.find(["resultType", "_meta"])?;
+    let mut head = Head::new();
+    if kind.is_none() {
+        head.push(b"\"resultType\":\"complete\",");
     }
-    match result.get("_meta")? {
-        None => {
-            head.extend_from_slice(b"\"_meta\":{");
-            server_info_member(&mut head, client);
-            head.extend_from_slice(b"},");
-        }
-        Some(meta) => {
-            let start = result.at("_meta")?.unwrap_or_default().start;
-            let inner = json::members(meta.get()).map_err(|err| malformed(&err))?;
+    match meta {
+        None => head.extend([META_OF_SERVER, client.server_info, b"},"]),
+        Some(at) => {
+            let inner = json::members(result.part(&at).get()).map_err(|err| malformed(&err))?;
             match inner.at(SERVER_INFO_KEY).map_err(|err| malformed(&err))? {
                 Some(theirs) => {
-                    edits.replace(theirs.start + start..theirs.end + start, client.server_info.to_vec());
+                    edits.replace_by(theirs.start + at.start..theirs.end + at.start, client.server_info);
                 }
                 None => {
-                    let mut member = Vec::with_capacity(160);
-                    server_info_member(&mut member, client);
-                    member.extend_from_slice(if inner.is_empty() { b"" } else { b"," });
-                    edits.replace(start + 1..start + 1, member);
+                    let comma: &[u8] = if inner.is_empty() { b"" } else { b"," };
+                    let member = [b"\"", SERVER_INFO_KEY.as_bytes(), b"\":", client.server_info, comma].concat();
+                    edits.replace(at.start + 1..at.start + 1, member);
                 }
             }
         }
     }
-    if client.cacheable && result.get("resultType")?.is_none_or(|kind| kind.get() == b"\"complete\"") {
+    if client.method == READ && kind.is_none_or(|kind| result.part(&kind).get() == b"\"complete\"") {
         cache_hints(edits, &mut head, result)?;
     }
-    if result.members.is_empty() {
-        head.pop();
+    if let Some(last) = head.last_mut().filter(|_| result.members.is_empty()) {
+        *last = last.strip_suffix(b",").unwrap_or(last);
     }
-    if !head.is_empty() {
-        edits.replace(result.start + 1..result.start + 1, head);
+    for text in head {
+        edits.replace_by(result.start + 1..result.start + 1, text);
     }
     Ok(())
 }
 
 /// Completes the hints of a result that may be kept: for this principal alone, for another may not be allowed to see it; and
 /// not at all where its server says nothing valid [R76, R77].
-fn cache_hints(edits: &mut Edits, head: &mut Vec<u8>, result: &Inside<'_>) -> Result<(), BridgeRefusal> {
+fn cache_hints(edits: &mut Edits<'_>, head: &mut Head<'_>, result: &Inside<'_>) -> Result<(), BridgeRefusal> {
     let [ttl, scope] = result.find(["ttlMs", "cacheScope"])?;
     match ttl {
         Some(at) if result.part(&at).parse::<u64>().is_some() => {}
         Some(at) => drop(edits.replace(at, Bytes::from_static(b"0"))),
-        None => head.extend_from_slice(b"\"ttlMs\":0,"),
+        None => head.push(b"\"ttlMs\":0,"),
     }
     match scope {
         Some(at) => drop(edits.replace(at, Bytes::from_static(b"\"private\""))),
-        None => head.extend_from_slice(b"\"cacheScope\":\"private\","),
+        None => head.push(b"\"cacheScope\":\"private\","),
     }
     Ok(())
 }
 
-/// Spells the member that names the gateway [R29].
-fn server_info_member(out: &mut Vec<u8>, client: &ClientSide<'_>) {
-    out.push(b'"');
-    out.extend_from_slice(SERVER_INFO_KEY.as_bytes());
-    out.extend_from_slice(b"\":");
-    out.extend_from_slice(client.server_info);
-}
-
-fn to_legacy(edits: &mut Edits, result: &Inside<'_>) -> Result<(), BridgeRefusal> {
+fn to_legacy(edits: &mut Edits<'_>, result: &Inside<'_>, client: &ClientSide<'_>) -> Result<(), BridgeRefusal> {
     const KEYS: [&str; 6] = ["structuredContent", "_meta", "content", "resultType", "ttlMs", "cacheScope"];
     let [structured_at, meta_at, content_at, kind, ttl, scope] = result.find(KEYS)?;
     let structured = structured_at.map(|at| result.part(&at));
@@ -190,7 +196,17 @@ fn to_legacy(edits: &mut Edits, result: &Inside<'_>) -> Result<(), BridgeRefusal
     if let Some(at) = meta_at {
         strip_reserved(edits, result.part(&at), at.start);
     }
-    if open.is_none() && kind.is_none() && ttl.is_none() && scope.is_none() {
+    // Structured content that the client does not know is in its way to no text; one that it cannot read is taken out.
+    let old = !blocks::knows_all(client.version);
+    let unread = structured.filter(|value| old || !value.is_object());
+    if old
+        && let Some(content) =
+            Method::from_name(client.method).and_then(Method::content).filter(|content| *content != Content::Read)
+        && let Some(array) = result.at(content.member())?
+    {
+        blocks::lower(edits, content, (result.text, &array), client.version);
+    }
+    if unread.is_none() && kind.is_none() && ttl.is_none() && scope.is_none() {
         return Ok(());
     }
     let goes = |key: &[u8]| {
@@ -199,11 +215,11 @@ fn to_legacy(edits: &mut Edits, result: &Inside<'_>) -> Result<(), BridgeRefusal
     for cut in result.members.without(result.text, goes) {
         edits.replace(cut, Bytes::new());
     }
-    let Some(structured) = open else { return Ok(()) };
+    let Some(structured) = unread else { return Ok(()) };
     match content_at {
         Some(at) if has_text(result.part(&at)) => {}
         Some(at) if result.part(&at).get().starts_with(b"[") => {
-            let comma = if blocks(result.part(&at)).next().is_some() { "," } else { "" };
+            let comma = if elements_of(result.part(&at)).next().is_some() { "," } else { "" };
             edits.replace(at.end - 1..at.end - 1, format!("{comma}{}", text_block(structured)));
         }
         Some(at) => drop(edits.replace(at, format!("[{}]", text_block(structured)))),
@@ -217,7 +233,7 @@ fn to_legacy(edits: &mut Edits, result: &Inside<'_>) -> Result<(), BridgeRefusal
 }
 
 /// Takes the keys that are rebuilt per hop out of a `_meta` that begins at `start`.
-fn strip_reserved(edits: &mut Edits, meta: Raw<'_>, start: usize) {
+fn strip_reserved(edits: &mut Edits<'_>, meta: Raw<'_>, start: usize) {
     if memchr::memmem::find(meta.get(), RESERVED_PREFIX.as_bytes()).is_none() {
         return;
     }
@@ -228,14 +244,14 @@ fn strip_reserved(edits: &mut Edits, meta: Raw<'_>, start: usize) {
 }
 
 /// Returns the blocks of a content array; none if it is no array.
-fn blocks(content: Raw<'_>) -> impl Iterator<Item = &[u8]> {
+fn elements_of(content: Raw<'_>) -> impl Iterator<Item = &[u8]> {
     let places = json::elements(content.get()).unwrap_or_default();
     places.into_iter().filter_map(move |at| content.get().get(at))
 }
 
 /// Says whether a content array has a text block: then older clients have something to read [R87].
 fn has_text(content: Raw<'_>) -> bool {
-    blocks(content).any(|block| {
+    elements_of(content).any(|block| {
         json::members(block)
             .ok()
             .and_then(|members| members.get("type").ok().flatten().map(|kind| kind.get() == b"\"text\""))
@@ -264,7 +280,7 @@ pub fn lift_error(
         return Err(BridgeRefusal::Malformed("a result where an error was expected".to_owned()));
     };
     let error = ErrorObject::read(response.raw.get(at.clone()).unwrap_or_default());
-    let shown = match (error.code, client.era) {
+    let shown = match (error.code, client.version.era()) {
         (code::URL_ELICITATION_REQUIRED, Era::Stateless) => return Err(BridgeRefusal::UrlElicitation),
         (code::RESOURCE_NOT_FOUND, Era::Stateless) => code::INVALID_PARAMS,
         (code::MISSING_CAPABILITY, Era::Stateless) if lacks_capability => code::MISSING_CAPABILITY,

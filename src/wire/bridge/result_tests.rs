@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{BridgeRefusal, ClientSide, lift_error, lift_result};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, RequestId, Response, decode};
-use crate::wire::mcp::Era;
+use crate::wire::mcp::{Era, LEGACY_LATEST, STATELESS_LATEST};
 
 const INFO: &[u8] = br#"{"name":"g"}"#;
 const META: &str = r#""_meta":{"io.modelcontextprotocol/serverInfo":{"name":"g"}}"#;
@@ -16,10 +16,14 @@ fn response(text: &str) -> Response {
     }
 }
 
+fn side(era: Era, id: &RequestId) -> ClientSide<'_> {
+    let version = if era == Era::Legacy { LEGACY_LATEST } else { STATELESS_LATEST };
+    ClientSide { version, id, server_info: INFO, method: "tools/call" }
+}
+
 fn lift(text: &str, from: Era, to: Era) -> Result<String, BridgeRefusal> {
     let id = RequestId::from_raw(Bytes::from_static(b"\"c\"")).unwrap();
-    lift_result(&response(text), from, &ClientSide { era: to, id: &id, server_info: INFO, cacheable: false })
-        .map(|pieces| String::from_utf8(pieces.concat()).unwrap())
+    lift_result(&response(text), from, &side(to, &id)).map(|pieces| String::from_utf8(pieces.concat()).unwrap())
 }
 
 /// [R86]
@@ -78,7 +82,7 @@ fn a_stateless_result_loses_what_legacy_clients_do_not_know() {
 fn a_result_that_may_be_kept_is_so_for_its_principal_alone() {
     let id = RequestId::number(1);
     let read = |text: &str, from, to| {
-        let client = ClientSide { era: to, id: &id, server_info: INFO, cacheable: true };
+        let client = ClientSide { method: "resources/read", ..side(to, &id) };
         let pieces = lift_result(&response(text), from, &client).unwrap();
         String::from_utf8(pieces.concat()).unwrap()
     };
@@ -122,14 +126,12 @@ fn codes_are_those_the_client_knows() {
     let id = RequestId::number(1);
     let code = |code: i64, era, lacks| {
         let text = format!(r#"{{"jsonrpc":"2.0","id":7,"error":{{"message":"m","code":{code},"data":{{"n":1e2}}}}}}"#);
-        lift_error(&response(&text), &ClientSide { era, id: &id, server_info: INFO, cacheable: false }, lacks).map(
-            |(code, bytes)| {
-                let text = String::from_utf8(bytes.to_vec()).unwrap();
-                assert!(text.contains(r#""data":{"n":1e2}"#) && text.contains(r#""message":"m""#), "{text}");
-                assert!(text.contains(&format!("\"code\":{}", code.0)), "{text}");
-                code.0
-            },
-        )
+        lift_error(&response(&text), &side(era, &id), lacks).map(|(code, bytes)| {
+            let text = String::from_utf8(bytes.to_vec()).unwrap();
+            assert!(text.contains(r#""data":{"n":1e2}"#) && text.contains(r#""message":"m""#), "{text}");
+            assert!(text.contains(&format!("\"code\":{}", code.0)), "{text}");
+            code.0
+        })
     };
     assert_eq!(code(-32002, Era::Stateless, false), Ok(-32602));
     assert_eq!(code(-32002, Era::Legacy, false), Ok(-32002));

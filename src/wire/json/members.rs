@@ -38,6 +38,17 @@ pub struct Outline {
     marked: bool,
 }
 
+/// The members of an object, of one in it, and of one in that.
+#[derive(Clone, Debug, Default)]
+pub struct Floors {
+    /// Those of the object.
+    pub outer: Outline,
+    /// Those of its member that was wanted, if it is there and an object.
+    pub inner: Option<Outline>,
+    /// Those of the wanted member of that, if it is there and an object.
+    pub third: Option<Outline>,
+}
+
 /// The members of one object with its text.
 #[derive(Debug)]
 pub struct Members<'a> {
@@ -72,64 +83,61 @@ pub fn nested(
     depth_max: usize,
     wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<(Outline, Option<Outline>), JsonError> {
-    let [outer, inner, _] = floors(text, depth_max, wanted, b"", &Skim::default())?;
-    Ok((outer.unwrap_or_default(), inner))
+    let mut found = Floors::default();
+    floors(text, depth_max, (wanted, b""), &Skim::default(), &mut found)?;
+    Ok((found.outer, found.inner))
 }
 
 /// Reads the members of an object, those of its last member that is wanted and an object itself, and in that those of
 /// the member `third`, if its key is spelled without escapes and it is an object: three floors in one pass, which passes
-/// over what `skim` has seen of the same text. The first is always there.
+/// over what `skim` has seen of the same text. They are written to where they are wanted: to `found`, which is empty before.
 ///
 /// # Errors
-/// As [`nested`].
+/// As [`nested`]; then `found` means nothing.
 pub fn floors(
     text: &[u8],
     depth_max: usize,
-    wanted: impl Fn(&[u8]) -> bool,
-    third: &[u8],
+    (wanted, third): (impl Fn(&[u8]) -> bool, &[u8]),
     skim: &Skim,
-) -> Result<[Option<Outline>; 3], JsonError> {
+    found: &mut Floors,
+) -> Result<(), JsonError> {
     if u32::try_from(text.len()).is_err() {
         return Err(ScanError::Expected("less than 4 GiB", text.len()).into());
     }
     let mut scanner = Scanner::new(text, depth_max).skimmed(skim);
-    match read_floors(&mut scanner, text, wanted, third) {
-        Ok(found) => found.ok_or(JsonError::Kind("object")),
+    match read_floors(&mut scanner, text, (wanted, third), found) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(JsonError::Kind("object")),
         Err(Fault) => Err(scanner.error().into()),
     }
 }
 
-/// Reads the floors; `None` if the text is something else than an object.
+/// Reads the floors; `false` if the text is something else than an object.
 fn read_floors<'a>(
     scanner: &mut Scanner<'a>,
     text: &'a [u8],
-    wanted: impl Fn(&[u8]) -> bool,
-    third: &[u8],
-) -> Result<Option<[Option<Outline>; 3]>, Fault> {
+    (wanted, third): (impl Fn(&[u8]) -> bool, &[u8]),
+    Floors { outer, inner, third: innermost }: &mut Floors,
+) -> Result<bool, Fault> {
     if scanner.next().is_some_and(|first| first != b'{') {
         scanner.value()?;
         scanner.end()?;
-        return Ok(None);
+        return Ok(false);
     }
-    let (mut inner, mut innermost) = (None, None);
-    let outer = object(scanner, |scanner, key| {
+    object(scanner, outer, |scanner, key| {
         if scanner.next() != Some(b'{') || !wanted(&member_of(key).key(text)) {
-            return scanner.value();
+            return scanner.pass_value();
         }
-        let start = scanner.place();
-        innermost = None;
-        inner = Some(object(scanner, |scanner, key| {
-            if key.escaped || text.get(key.at.clone()) != Some(third) || scanner.next() != Some(b'{') {
-                return scanner.value();
+        *innermost = None;
+        object(scanner, inner.insert(Outline::default()), |scanner, key| {
+            if scanner.next() != Some(b'{') || key.escaped || text.get(key.at.clone()) != Some(third) {
+                return scanner.pass_value();
             }
-            let start = scanner.place();
-            innermost = Some(object(scanner, |scanner, _| scanner.value())?);
-            Ok(start..scanner.place())
-        })?);
-        Ok(start..scanner.place())
+            object(scanner, innermost.insert(Outline::default()), |scanner, _| scanner.pass_value())
+        })
     })?;
     scanner.end()?;
-    Ok(Some([Some(outer), inner, innermost]))
+    Ok(true)
 }
 
 fn member_of(key: &Key) -> Member {
@@ -186,35 +194,42 @@ fn array(scanner: &mut Scanner<'_>) -> Result<Option<Vec<Range<usize>>>, Fault> 
     Ok(Some(found))
 }
 
+/// Reads the members of an object into an empty outline.
 fn object<'a>(
     scanner: &mut Scanner<'a>,
-    mut value: impl FnMut(&mut Scanner<'a>, &Key) -> Result<Range<usize>, Fault>,
-) -> Result<Outline, Fault> {
-    let mut members = SmallVec::new();
+    outline: &mut Outline,
+    mut value: impl FnMut(&mut Scanner<'a>, &Key) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     let mut more = !scanner.open(b'{')?;
     while more {
         let key = scanner.key()?;
-        let value = value(scanner, &key)?;
-        members.push(Member { value: packed(&value), ..member_of(&key) });
-        more = scanner.more()?;
+        scanner.next();
+        let start = scanner.place();
+        value(scanner, &key)?;
+        outline.members.push(Member { value: packed(&(start..scanner.place())), ..member_of(&key) });
+        more = scanner.more_members()?;
     }
-    Ok(Outline { members, uris: scanner.has_uris(), marked: scanner.has_mark() })
+    (outline.uris, outline.marked) = (scanner.has_uris(), scanner.has_mark());
+    Ok(())
 }
 
 /// Reads a key as it is spelled between its quotes.
+#[inline]
 pub(super) fn decoded(spelled: &[u8], escaped: bool) -> Cow<'_, [u8]> {
-    if !escaped {
-        return Cow::Borrowed(spelled);
-    }
+    if escaped { unescaped(spelled) } else { Cow::Borrowed(spelled) }
+}
+
+#[cold]
+fn unescaped(spelled: &[u8]) -> Cow<'_, [u8]> {
     let quoted = [b"\"", spelled, b"\""].concat();
     // A lone surrogate has no text; such a key equals none that is looked for, and is passed on as spelled.
     serde_json::from_slice::<String>(&quoted).map_or(Cow::Borrowed(spelled), |key| Cow::Owned(key.into_bytes()))
 }
 
 /// Packs a place in a text that is known to be short enough.
-fn packed(at: &Range<usize>) -> (u32, u32) {
-    let packed = |place| u32::try_from(place).unwrap_or(u32::MAX);
-    (packed(at.start), packed(at.end))
+#[expect(clippy::cast_possible_truncation, reason = "`floors` refuses a longer text")]
+const fn packed(at: &Range<usize>) -> (u32, u32) {
+    (at.start as u32, at.end as u32)
 }
 
 fn unpacked((start, end): (u32, u32)) -> Range<usize> {
@@ -258,6 +273,7 @@ impl Outline {
     ///
     /// # Errors
     /// [`JsonError::Duplicate`] if the key stands twice.
+    #[inline(always)]
     pub fn at(&self, text: &[u8], key: &'static str) -> Result<Option<Range<usize>>, JsonError> {
         let mut found = None;
         for member in &self.members {
@@ -272,6 +288,7 @@ impl Outline {
     ///
     /// # Errors
     /// [`JsonError::Duplicate`] if the key stands twice.
+    #[inline]
     pub fn get<'a>(&self, text: &'a [u8], key: &'static str) -> Result<Option<Raw<'a>>, JsonError> {
         Ok(self.at(text, key)?.map(|at| Raw(text.get(at).unwrap_or_default())))
     }
@@ -280,6 +297,7 @@ impl Outline {
     ///
     /// # Errors
     /// [`JsonError::Duplicate`] if one of the keys stands twice.
+    #[inline(always)]
     pub fn find<const N: usize>(
         &self,
         text: &[u8],
@@ -288,11 +306,14 @@ impl Outline {
         let mut found = [const { None }; N];
         for member in &self.members {
             let name = member.key(text);
-            let Some((key, place)) = keys.iter().zip(&mut found).find(|(key, _)| *name == *key.as_bytes()) else {
-                continue;
-            };
-            if place.replace(unpacked(member.value)).is_some() {
-                return Err(JsonError::Duplicate(key));
+            // Where the keys are known to the compiler, each of these is a compare or two.
+            for (key, place) in keys.iter().zip(&mut found) {
+                if *name == *key.as_bytes() {
+                    if place.replace(unpacked(member.value)).is_some() {
+                        return Err(JsonError::Duplicate(key));
+                    }
+                    break;
+                }
             }
         }
         Ok(found)
@@ -363,6 +384,7 @@ impl Member {
         unpacked(self.key).start.saturating_sub(1)..unpacked(self.value).end
     }
 
+    #[inline(always)]
     fn is(&self, text: &[u8], key: &str) -> bool {
         if self.escaped {
             return *self.key(text) == *key.as_bytes();
@@ -447,7 +469,7 @@ impl<'a> Members<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::Skim;
-    use super::{JsonError, elements, floors, leading, members, nested};
+    use super::{Floors, JsonError, elements, floors, leading, members, nested};
 
     #[test]
     fn members_lie_in_the_text() {
@@ -506,11 +528,13 @@ mod tests {
     #[test]
     fn one_pass_reads_three_floors() {
         let third = |text: &str| {
-            let [_, inner, third] =
-                floors(text.as_bytes(), 8, |key| key == b"params", b"_meta", &Skim::default()).unwrap();
+            let mut found = Floors::default();
+            let wanted = (|key: &[u8]| key == b"params", &b"_meta"[..]);
+            floors(text.as_bytes(), 8, wanted, &Skim::default(), &mut found).unwrap();
             (
-                inner.is_some(),
-                third
+                found.inner.is_some(),
+                found
+                    .third
                     .and_then(|third| third.at(text.as_bytes(), "k").unwrap())
                     .map(|at| text.get(at).unwrap().to_owned()),
             )
@@ -523,7 +547,10 @@ mod tests {
         assert_eq!(third(r#"{"params":{"\u005fmeta":{"k":7}}}"#), (true, None));
         assert_eq!(third(r#"{"params":[{"_meta":{"k":8}}]}"#), (false, None));
         let deep = br#"{"params":{"_meta":{"a":{"b":[]}}}}"#;
-        let is_ok = |depth| floors(deep, depth, |_| true, b"_meta", &Skim::default()).is_ok();
+        let is_ok = |depth| {
+            let wanted = (|_: &[u8]| true, &b"_meta"[..]);
+            floors(deep, depth, wanted, &Skim::default(), &mut Floors::default()).is_ok()
+        };
         assert!(is_ok(5) && !is_ok(4));
     }
 

@@ -12,6 +12,10 @@ pub(super) const DEPTH_MAX: usize = 512;
 
 /// So many bytes of a string are looked at by eight before larger blocks are.
 const SHORT: usize = 64;
+/// Keys that may hold base64, as eight bytes: no string holds a zero.
+const MARKS: [u64; 2] = [u64::from_le_bytes(*b"blob\0\0\0\0"), u64::from_le_bytes(*b"data\0\0\0\0")];
+/// The end of a key that may carry a URI.
+const URI_END: u64 = u16::from_le_bytes(*b"ri") as u64;
 /// The highest bit, and the lowest, of each of eight bytes.
 const HIGH: u64 = 0x8080_8080_8080_8080;
 const LOW: u64 = 0x0101_0101_0101_0101;
@@ -115,6 +119,7 @@ impl<'a> Scanner<'a> {
         self.at
     }
 
+    #[cold]
     fn white(&mut self) {
         while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.peek() {
             self.at += 1;
@@ -141,6 +146,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Opens an object or array whose bracket is next; says whether it is empty, and closes it again then.
+    #[inline]
     pub(super) fn open(&mut self, bracket: u8) -> Result<bool, Fault> {
         if self.next() != Some(bracket) {
             return Err(self.expected(if bracket == b'{' { "an object" } else { "an array" }));
@@ -180,6 +186,19 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// The same where it is known to be an object.
+    #[inline]
+    pub(super) fn more_members(&mut self) -> Result<bool, Fault> {
+        let more = match self.next() {
+            Some(b',') => true,
+            Some(b'}') => false,
+            _ => return Err(self.expected("',' or '}'")),
+        };
+        self.at += 1;
+        self.depth -= usize::from(!more);
+        Ok(more)
+    }
+
     fn in_object(&self) -> bool {
         let top = self.depth.saturating_sub(1);
         self.objects.get(top / 64).is_some_and(|word| word & (1 << (top % 64)) != 0)
@@ -191,12 +210,20 @@ impl<'a> Scanner<'a> {
         if self.next() != Some(b'"') {
             return Err(self.expected("a key"));
         }
-        let start = self.at + 1;
-        let escaped = self.string()?;
+        self.at += 1;
+        let start = self.at;
+        let mut escaped = false;
+        if let Some((word, bits)) = self.short_string() {
+            self.marked |= MARKS.contains(&word);
+            self.uris |= word.rotate_right(bits) >> 48 == URI_END;
+        } else {
+            escaped = self.rest_of_string()?;
+            let key = self.text.get(start..self.at - 1).unwrap_or_default();
+            self.marked |= escaped || matches!(key, b"blob" | b"data");
+            // An escape may stand for any letter.
+            self.uris |= escaped || key.ends_with(b"ri");
+        }
         let at = start..self.at - 1;
-        self.marked |= escaped || matches!(self.text.get(at.clone()), Some(b"blob" | b"data"));
-        // An escape may stand for any letter.
-        self.uris |= escaped || matches!(self.text.get(start..at.end), Some([.., b'r', b'i']));
         if self.next() != Some(b':') {
             return Err(self.expected("':'"));
         }
@@ -206,14 +233,19 @@ impl<'a> Scanner<'a> {
 
     /// Reads a value of any kind; returns where it lies.
     pub(super) fn value(&mut self) -> Result<Range<usize>, Fault> {
-        let first = self.next();
+        self.next();
         let start = self.at;
-        match first {
-            Some(b'"') => drop(self.string()?),
-            Some(b'{' | b'[') => self.nested()?,
-            _ => self.scalar(first)?,
-        }
+        self.pass_value()?;
         Ok(start..self.at)
+    }
+
+    /// Reads a value of any kind.
+    pub(super) fn pass_value(&mut self) -> Result<(), Fault> {
+        match self.next() {
+            Some(b'"') => self.string().map(drop),
+            Some(b'{' | b'[') => self.nested(),
+            first => self.scalar(first),
+        }
     }
 
     /// Reads an object or array to its end.
@@ -277,21 +309,26 @@ impl<'a> Scanner<'a> {
     #[inline]
     fn string(&mut self) -> Result<bool, Fault> {
         self.at += 1;
-        // Keys and most short values end within eight bytes.
-        if let Some(word) = self.text.get(self.at..).and_then(<[u8]>::first_chunk::<8>) {
-            let word = u64::from_le_bytes(*word);
-            let stops = stops(word);
-            if stops != 0 {
-                let place = stops.trailing_zeros() - 7;
-                if (word >> place) & 0xFF == u64::from(b'"') {
-                    // Only what stands before the quote has been read.
-                    self.bits |= word & !(u64::MAX << place);
-                    self.at += place as usize / 8 + 1;
-                    return Ok(false);
-                }
-            }
+        if self.short_string().is_some() { Ok(false) } else { self.rest_of_string() }
+    }
+
+    /// Reads on to the end of a string that ends within eight bytes, as most keys and many values do; returns its text, with
+    /// zeros behind it, and how many bits that has.
+    #[inline]
+    fn short_string(&mut self) -> Option<(u64, u32)> {
+        let word = u64::from_le_bytes(*self.text.get(self.at..)?.first_chunk::<8>()?);
+        let stops = stops(word);
+        if stops == 0 {
+            return None;
         }
-        self.rest_of_string()
+        let bits = stops.trailing_zeros() - 7;
+        if (word >> bits) & 0xFF != u64::from(b'"') {
+            return None;
+        }
+        let word = word & !(u64::MAX << bits);
+        self.bits |= word;
+        self.at += bits as usize / 8 + 1;
+        Some((word, bits))
     }
 
     /// Reads on in a string that is longer, or holds more than plain text; says whether it holds a backslash.
@@ -318,20 +355,21 @@ impl<'a> Scanner<'a> {
     fn plain(&mut self) -> Result<(), Fault> {
         let text = self.text;
         // By eight at first: larger blocks need a start.
-        let short = self.at + SHORT;
-        while self.at < short
-            && let Some(word) = text.get(self.at..).and_then(<[u8]>::first_chunk::<8>)
-        {
+        let (start, mut bits) = (self.at, self.bits);
+        let (words, _) = text.get(start..).unwrap_or_default().as_chunks::<8>();
+        let mut read = 0;
+        for word in words.iter().take(SHORT / 8) {
             let word = u64::from_le_bytes(*word);
             let stops = stops(word);
             if stops != 0 {
-                self.bits |= word & (stops & stops.wrapping_neg()).wrapping_sub(1);
-                self.at += stops.trailing_zeros() as usize / 8;
+                self.bits = bits | (word & (stops & stops.wrapping_neg()).wrapping_sub(1));
+                self.at = start + read + stops.trailing_zeros() as usize / 8;
                 return self.no_control();
             }
-            self.bits |= word;
-            self.at += 8;
+            bits |= word;
+            read += 8;
         }
+        (self.at, self.bits) = (start + read, bits);
         loop {
             let (next, behind) = self.next_plain();
             let rest = text.get(self.at..next).unwrap_or_default();

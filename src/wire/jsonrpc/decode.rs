@@ -8,7 +8,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::{Message, Notification, Params, Payload, Request, RequestId, Response};
-use crate::wire::json::{self, JsonError, Raw, ScanError, Skim};
+use crate::wire::json::{self, Floors, JsonError, Raw, ScanError, Skim};
 
 /// The bounds of one message.
 #[derive(Clone, Copy, Debug)]
@@ -100,8 +100,9 @@ fn malformed(err: &JsonError) -> DecodeErrorKind {
 
 fn message(raw: &Bytes, depth_max: usize, skim: &Skim) -> Result<Message, DecodeError> {
     let wanted = |key: &[u8]| matches!(key, b"params" | b"result" | b"error");
-    let [outer, inner, meta] = json::floors(raw, depth_max, wanted, b"_meta", skim).map_err(|err| malformed(&err))?;
-    let outer = outer.unwrap_or_default();
+    let mut floors = Floors::default();
+    json::floors(raw, depth_max, (wanted, b"_meta"), skim, &mut floors).map_err(|err| malformed(&err))?;
+    let Floors { outer, inner, third: meta } = floors;
     let id_of = |at: &Range<usize>| RequestId::from_raw(raw.slice(at.clone()));
     let [version, id_at, method, params, result, error] =
         outer.find(raw, ["jsonrpc", "id", "method", "params", "result", "error"]).map_err(|err| DecodeError {

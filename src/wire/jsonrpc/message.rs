@@ -162,21 +162,23 @@ impl Params {
         Self { message, place, outline, meta }
     }
 
-    /// Returns where the values of several members of `_meta` lie in the message; all absent if there is none.
+    /// Returns where `_meta` and the values of several of its members lie in the message; `None` if there is none.
     ///
     /// # Errors
     /// [`JsonError`] if `_meta` stands twice or is no object, or one of the keys stands twice.
+    #[expect(clippy::type_complexity, reason = "a place and as many more as were asked for")]
+    #[inline(always)]
     pub fn find_in_meta<const N: usize>(
         &self,
         keys: [&'static str; N],
-    ) -> Result<[Option<Range<usize>>; N], JsonError> {
-        let Some(at) = self.at("_meta")? else { return Ok([const { None }; N]) };
+    ) -> Result<Option<(Range<usize>, [Option<Range<usize>>; N])>, JsonError> {
+        let Some(at) = self.at("_meta")? else { return Ok(None) };
         if let Some(outline) = &self.meta {
-            return outline.find(&self.message, keys);
+            return Ok(Some((at, outline.find(&self.message, keys)?)));
         }
         let members = json::members(self.message.get(at.clone()).unwrap_or_default())?;
         let moved = |place: Range<usize>| place.start + at.start..place.end + at.start;
-        Ok(members.find(keys)?.map(|place| place.map(moved)))
+        Ok(Some((at.clone(), members.find(keys)?.map(|place| place.map(moved)))))
     }
 
     /// Returns the members; places are counted from the beginning of the message.
@@ -285,7 +287,7 @@ impl Response {
 
     /// Starts the message that is passed on with what was edited so far.
     #[must_use]
-    pub fn edited(&self) -> Edits {
+    pub fn edited(&self) -> Edits<'_> {
         let mut edits = Edits::new(self.raw.clone());
         for (at, text) in &self.edits {
             edits.replace(at.clone(), text.clone());

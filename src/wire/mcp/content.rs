@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::wire::json::{self, JsonError, Members, Raw, Spelled};
 
-use super::Base64;
+use super::{Base64, Content};
 
 /// The longest media type that is taken for one.
 const MIME_MAX: usize = 127;
@@ -100,6 +100,41 @@ impl LinkFacts<'_> {
         let texts = texts.into_iter().chain([("description", self.description)]);
         let texts = texts.filter_map(|(key, text)| Some((key, json::quoted(text?).to_vec())));
         texts.chain(self.bytes.map(|bytes| ("size", bytes.to_string().into_bytes()))).collect()
+    }
+}
+
+/// Returns where the blocks of a result lie in `raw`, of which `array` is the member that holds them. What cannot be read has
+/// none.
+#[must_use]
+pub fn blocks(content: Content, raw: &[u8], array: &Range<usize>) -> Vec<Range<usize>> {
+    let all = elements(raw, array);
+    match content {
+        Content::Read | Content::Tool => all,
+        Content::Prompt => all.into_iter().flat_map(|message| of_message(raw, &message)).collect(),
+    }
+}
+
+fn elements(raw: &[u8], array: &Range<usize>) -> Vec<Range<usize>> {
+    let found = json::elements(raw.get(array.clone()).unwrap_or_default()).unwrap_or_default();
+    found.into_iter().map(|at| at.start + array.start..at.end + array.start).collect()
+}
+
+/// A message has one block, or several.
+fn of_message(raw: &[u8], message: &Range<usize>) -> Vec<Range<usize>> {
+    let text = raw.get(message.clone()).unwrap_or_default();
+    let Some(at) = json::members(text).ok().and_then(|members| members.at("content").ok().flatten()) else {
+        return Vec::new();
+    };
+    let at = at.start + message.start..at.end + message.start;
+    if raw.get(at.start) == Some(&b'[') { elements(raw, &at) } else { vec![at] }
+}
+
+/// Returns the words that stand for audio; the type only if it is well formed.
+#[must_use]
+pub fn audio_words(mime: Option<&str>) -> String {
+    match mime.and_then(well_formed_mime) {
+        Some(mime) => format!("[audio attachment: {mime}]"),
+        None => "[audio attachment]".to_owned(),
     }
 }
 
@@ -195,6 +230,17 @@ impl<'a> Block<'a> {
     #[must_use]
     pub fn mime(&self) -> Option<Cow<'a, str>> {
         self.holder().get("mimeType").ok().flatten().and_then(json::text)
+    }
+
+    /// Returns the words that a link to a resource comes to, for who knows no links; `None` if it is none.
+    #[must_use]
+    pub fn link_words(&self) -> Option<String> {
+        let text = |key| self.members.get(key).ok().flatten().and_then(json::text);
+        let uri = text("uri").filter(|_| text("type").as_deref() == Some("resource_link"))?;
+        Some(match text("title").or_else(|| text("name")) {
+            Some(name) => format!("[resource: {name} at {uri}]"),
+            None => format!("[resource: {uri}]"),
+        })
     }
 
     /// Returns the URI of an embedded resource.

@@ -2,6 +2,9 @@
 //!
 //! Not for: other keys; they pass as they are.
 
+use std::borrow::Cow;
+
+use super::STATELESS_LATEST;
 use super::trace::TRACE_KEYS;
 use crate::wire::json::{self, JsonError, Raw};
 use crate::wire::jsonrpc::Params;
@@ -34,7 +37,7 @@ pub struct MetaParts {
     /// The whole `_meta` object, if there is one.
     pub raw: Option<Bytes>,
     /// `protocolVersion` as text; `Some(None)` if it is there but no string.
-    pub version: Option<Option<String>>,
+    pub version: Option<Option<Cow<'static, str>>>,
     /// `clientCapabilities`, an object.
     pub capabilities: Option<Bytes>,
     /// `clientInfo`.
@@ -86,7 +89,6 @@ impl RequestMeta {
     /// [`MetaError`] if params or `_meta` hold a key twice that is read here, or a value of the wrong kind.
     pub fn read(params: Option<&Params>) -> Result<Self, MetaError> {
         let Some(params) = params else { return Ok(Self::default()) };
-        let Some(raw) = params.slice("_meta")? else { return Ok(Self::default()) };
         const KEYS: [&str; 8] = [
             VERSION_KEY,
             CAPABILITIES_KEY,
@@ -97,12 +99,19 @@ impl RequestMeta {
             "tracestate",
             "baggage",
         ];
-        let [version, capabilities, progress_token, client_info, log_level, parent, state, baggage] =
-            params.find_in_meta(KEYS)?;
+        let Some((at, places)) = params.find_in_meta(KEYS)? else { return Ok(Self::default()) };
+        let [version, capabilities, progress_token, client_info, log_level, parent, state, baggage] = places;
         let slice = |at| params.part(at);
+        let raw = slice(at);
         let version = version.map(|at| {
             let version = slice(at);
-            json::text(Raw::new(&version)).map(std::borrow::Cow::into_owned)
+            // The one that there is needs no memory of its own.
+            if let Some(spelled) = version.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""))
+                && spelled == STATELESS_LATEST.as_str().as_bytes()
+            {
+                return Some(Cow::Borrowed(STATELESS_LATEST.as_str()));
+            }
+            json::text(Raw::new(&version)).map(|version| Cow::Owned(version.into_owned()))
         });
         let capabilities = capabilities.map(slice);
         if capabilities.as_ref().is_some_and(|value| value.first() != Some(&b'{')) {

@@ -70,6 +70,18 @@ pub enum Content {
     Tool,
 }
 
+impl Content {
+    /// Returns the member of the result that holds it.
+    #[must_use]
+    pub const fn member(self) -> &'static str {
+        match self {
+            Self::Prompt => "messages",
+            Self::Read => "contents",
+            Self::Tool => "content",
+        }
+    }
+}
+
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct MethodSpec {

@@ -21,7 +21,7 @@ mod version;
 
 pub use base64::{Base64, Base64Error};
 pub use capability::Capabilities;
-pub use content::{Block, BlockKind, Field, LinkFacts, text_block, well_formed_mime};
+pub use content::{Block, BlockKind, Field, LinkFacts, audio_words, blocks, text_block, well_formed_mime};
 pub use definition::{Definition, DefinitionError, HeaderParam, ParamValue};
 pub use features::{Feature, Features};
 pub use header::{HeaderError, decode_value, encode_value, name};

@@ -19,7 +19,7 @@ use crate::wire::mcp::{Capabilities, Era, Features};
 
 use super::super::probe::failed;
 use super::super::reader::EventReader;
-use super::super::target::{Target, Verb, snippet};
+use super::super::target::{Target, Verb};
 use super::link::SseLink;
 use super::session::Session;
 
@@ -94,11 +94,15 @@ async fn handshake(session: &Arc<Session>) -> Result<Capabilities, StartError> {
     let response = ask(session, Outgoing::Own { method: "initialize", members }).await.map_err(failed)?;
     let Some(result) = response.result() else {
         let error = ErrorObject::read(&response.error().unwrap_or_default());
-        let words = format!("refuses initialize: error {} {}", error.code.0, snippet(error.message.as_bytes()));
+        let words = format!(
+            "refuses initialize: error {} {}",
+            error.code.0,
+            session.endpoint.snippet(error.message.as_bytes())
+        );
         return Err(StartError::Failed(words));
     };
     let (_, can) = initialize::agreed(&result).map_err(|version| {
-        let version = snippet(version.as_bytes());
+        let version = session.endpoint.snippet(version.as_bytes());
         StartError::Failed(format!("answers initialize with the unknown protocol version '{version}'"))
     })?;
     conversation.settle(Era::Legacy);

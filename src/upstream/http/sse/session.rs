@@ -33,7 +33,7 @@ const BODY_MAX: usize = 16 << 10;
 pub(super) struct Session {
     pub(super) conversation: Arc<Conversation>,
     /// Where messages are posted to.
-    endpoint: Target,
+    pub(super) endpoint: Target,
     /// The head of a POST.
     posting: Vec<u8>,
     /// Asks for the end.

@@ -8,5 +8,6 @@ mod eras;
 mod events;
 mod ids;
 mod kit;
+mod secrets;
 mod sessions;
 mod streams;
