@@ -90,7 +90,10 @@ impl Server {
         tokio::select! {
             biased;
             () = self.stopping.cancelled() => {}
-            () = Arc::clone(&self).keep(latch) => {}
+            () = async {
+                self.client.met().await;
+                Arc::clone(&self).keep(latch).await;
+            } => {}
             () = self.tidy() => {}
         }
     }

@@ -7,6 +7,7 @@ mod again;
 mod audience;
 mod breaker;
 mod channel;
+mod client;
 mod elsewhere;
 #[cfg(test)]
 pub(crate) mod fake;

@@ -189,14 +189,14 @@ impl Places {
                 return Err(Full::Share(most));
             }
         }
-        taken.all += 1;
-        drop(taken);
-        // From here on its drop gives back what it holds.
-        let place = Place { places: Arc::clone(self), principal: Mutex::new(None), leaving: AtomicBool::new(false) };
+        // What is refused has taken nothing, and so wakes nobody when it gives that back: who is refused may wait.
         if let Some(principal) = principal {
-            place.assign(principal)?;
+            self.census.enter(principal)?;
+            *taken.of.entry(principal.clone()).or_default() += 1;
         }
-        Ok(Arc::new(place))
+        taken.all += 1;
+        let principal = Mutex::new(principal.cloned());
+        Ok(Arc::new(Place { places: Arc::clone(self), principal, leaving: AtomicBool::new(false) }))
     }
 
     /// Says whether one that is taken is about to be free.

@@ -21,6 +21,7 @@ use crate::wire::mcp::{Capabilities, Era};
 
 use super::again;
 use super::audience::Audience;
+use super::client::OneClient;
 use super::elsewhere::Elsewhere;
 use super::kept::Kept;
 use super::lease::Lease;
@@ -70,6 +71,7 @@ pub struct Server {
     pub(super) status: watch::Sender<TargetStatus>,
     news: watch::Sender<u64>,
     pub(super) kept: Kept,
+    pub(super) client: OneClient,
     pub(super) hidden: AtomicBool,
     pub(super) started: AtomicBool,
     pub(super) audience: Mutex<Audience>,
@@ -117,6 +119,7 @@ impl Server {
             status,
             news: means.news.clone(),
             kept: means.kept.clone(),
+            client: means.client.clone(),
             hidden: AtomicBool::new(false),
             started: AtomicBool::new(false),
             audience: Mutex::default(),
