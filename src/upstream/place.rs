@@ -129,6 +129,7 @@ impl Census {
     /// Changes how many one principal may have; those that are over it keep what they have.
     pub(super) fn bound(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
+        self.freed.notify_waiters();
     }
 
     fn enter(&self, principal: &PrincipalId) -> Result<(), Full> {

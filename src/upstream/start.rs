@@ -271,8 +271,8 @@ impl Server {
         drop(self.pool.stock().unowned.take_if(|(started, _)| started.link.closed().is_cancelled()));
     }
 
-    /// Waits for a place, or for what a call has started that will do. Callers come first: while they have them all, the list stays as it
-    /// was.
+    /// Waits for a place, or for what a call has started that will do. Callers come first: while they have them all, the list
+    /// stays as it was.
     async fn place_for_list(&self) -> Result<Arc<Place>, ForList> {
         loop {
             let mut freed = pin!(self.pool.places.freed.notified());
