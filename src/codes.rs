@@ -194,7 +194,7 @@ codes! {
         "Call the tool from a client that can answer.";
     ToolError = "P606", "the tool reports an error",
         "The call reached the tool, and the tool itself says that it failed.",
-        "Read its words above; they come from the tool, not from Portcullis.";
+        "Read its words above; they come from the tool, unless they say that the gateway has left something out.";
     Interrupted = "P607", "interrupted",
         "A signal came before the answer. A running call was cancelled at its server.",
         "Run it again.";

@@ -123,9 +123,18 @@ pub(super) fn show(call: &Call, response: &Response) -> Result<Exit, Trouble> {
         return Err(Trouble::new(Exit::Failure, Code::AsksBack, format!("'{}' asks for more input", call.tool)));
     }
     if says("isError", "true") {
+        if let Some(code) = refusal(&result) {
+            return Err(Trouble::new(Exit::Failure, code, format!("the gateway refused '{}'", call.tool)));
+        }
         return Err(Trouble::new(Exit::Failure, Code::ToolError, format!("'{}' reports an error", call.tool)));
     }
     Ok(Exit::Ok)
+}
+
+/// The code of a result that is the gateway's own refusal [POL-11].
+fn refusal(result: &Bytes) -> Option<Code> {
+    let meta: Value = serde_json::from_slice(member(result, "_meta")?.get()).ok()?;
+    Code::find(meta.pointer("/portcullis~1refusal/code")?.as_str()?)
 }
 
 fn member<'r>(result: &'r Bytes, key: &'static str) -> Option<Raw<'r>> {

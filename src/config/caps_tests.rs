@@ -64,6 +64,17 @@ overflow = "link"
     assert!(kept.overflow_disk);
 }
 
+/// [LIM-2, LIM-3, LIM-7]: what holds where nothing is said.
+#[test]
+fn the_defaults_are_those_of_the_product() {
+    let gateway = load("[principals.local]\n").unwrap().settings.gateway;
+    let kept = gateway.blob;
+    let bytes = (kept.item_bytes_max, kept.upload_bytes_max, kept.overflow_bytes_max);
+    assert_eq!(bytes, (10_485_760, 268_435_456, 67_108_864));
+    assert_eq!((kept.overflow_age, kept.upload_age), (Duration::from_secs(900), Duration::from_secs(86_400)));
+    assert!(!kept.overflow_disk && gateway.caps.max_result_chars.is_none());
+}
+
 #[test]
 fn what_cannot_be_is_said() {
     let found =

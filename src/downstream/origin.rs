@@ -8,6 +8,10 @@ use http::{HeaderValue, Uri, Version};
 
 use super::DownstreamSettings;
 use super::headers::{Headers, Known};
+use super::respond::{Fault, Refusal};
+
+/// How much of what a client has sent is written into the log, in characters.
+const SENT_CHARS: usize = 200;
 
 /// Which names a listener takes for its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +29,22 @@ pub(super) enum Foreign {
     Host,
     /// The `Origin`.
     Origin,
+}
+
+// === impl Foreign ===
+
+impl Foreign {
+    /// Makes the refusal: the log also has what was sent, and the key that would allow it.
+    pub(super) fn refusal(self, uri: &Uri, headers: &Headers) -> Refusal {
+        let (words, known, key) = match self {
+            Self::Host => ("Host is not allowed here", Known::Host, "allowed_hosts"),
+            Self::Origin => ("Origin is not allowed here", Known::Origin, "allowed_origins"),
+        };
+        let sent = headers.single(known).ok().flatten().and_then(|value| value.to_str().ok());
+        let sent = sent.or_else(|| uri.authority().map(http::uri::Authority::as_str)).unwrap_or("none, or two");
+        let sent: String = sent.chars().take(SENT_CHARS).collect();
+        Refusal { detail: format!("{words}: {sent}; [listen] {key} says what is"), ..Fault::Foreign(words).into() }
+    }
 }
 
 /// Checks both; returns the origin that answers must name, if there is one.

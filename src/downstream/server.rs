@@ -31,14 +31,14 @@ use super::answer::log_refusal;
 use super::body::Body;
 use super::headers::Headers;
 use super::http_sse::Streams;
-use super::origin::{self, Foreign, Reach};
+use super::origin::{self, Reach};
 use super::post::Visit;
 use super::respond::{Fault, Refusal, bare, spare};
 use super::router::{Route, Transport, route};
 use super::{AccessLog, DownstreamSettings, credential};
 
 /// How many calls may go on whose clients are gone.
-const ORPHANS_MAX: usize = 256;
+pub(super) const ORPHANS_MAX: usize = 256;
 /// The longest pause between two searches for idle sessions.
 const REAP_PAUSE_MAX: Duration = Duration::from_secs(30);
 
@@ -184,8 +184,7 @@ impl<H: Handler> Door<H> {
         let mut response = match allowed {
             Ok(None) => self.route((verb, uri, headers), body, (account, &mut seen)).await,
             Ok(Some(origin)) => with_cors(self.route((verb, uri, headers), body, (account, &mut seen)).await, origin),
-            Err(Foreign::Host) => seen.refuse(Fault::Foreign("Host is not allowed here")),
-            Err(Foreign::Origin) => seen.refuse(Fault::Foreign("Origin is not allowed here")),
+            Err(foreign) => seen.refuse(foreign.refusal(&uri, &headers)),
         };
         if account.is_over(&self.connections) {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

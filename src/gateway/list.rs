@@ -120,3 +120,7 @@ async fn settled(gateway: &Gateway, mut news: watch::Receiver<u64>, starting: im
     let seen = *news.borrow();
     gateway.caught_up(seen).await;
 }
+
+#[cfg(test)]
+#[path = "list_tests.rs"]
+mod tests;

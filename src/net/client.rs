@@ -32,6 +32,7 @@ struct Pool {
     uri: Uri,
     tasks: Tasks,
     idle: Mutex<Vec<(u64, Idle)>>,
+    idle_max: usize,
     /// Counts the reaper's rounds: the age of an idle connection.
     round: AtomicU64,
     reaping: AtomicBool,
@@ -85,8 +86,12 @@ impl HttpClient {
     /// Makes a client of the server at the origin of `uri`, which `dialer` connects to.
     #[must_use]
     pub fn new(tasks: &Tasks, dialer: Dialer, uri: Uri) -> Self {
+        Self::keeping(IDLE_MAX, tasks, dialer, uri)
+    }
+
+    fn keeping(idle_max: usize, tasks: &Tasks, dialer: Dialer, uri: Uri) -> Self {
         let (round, reaping) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self(Arc::new(Pool { dialer, uri, tasks: tasks.clone(), idle: Mutex::default(), round, reaping }))
+        Self(Arc::new(Pool { dialer, uri, tasks: tasks.clone(), idle: Mutex::default(), idle_max, round, reaping }))
     }
 
     /// Sends a request and reads the head of its response. `head` is the request line and the header lines, each with its
@@ -153,7 +158,7 @@ impl Pool {
             return;
         }
         let mut idle = self.idle();
-        if idle.len() < IDLE_MAX {
+        if idle.len() < self.idle_max {
             idle.push((self.round.load(Ordering::Relaxed), connection));
         }
         drop(idle);

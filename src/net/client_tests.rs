@@ -15,6 +15,7 @@ use super::super::scratch::Scratch;
 use super::super::stream::HttpStream;
 use super::super::tls::{ClientTls, ServerTls, TlsFiles};
 use super::HttpClient;
+use crate::net::script::{ScriptedServer, Step, json};
 use crate::runtime::Tasks;
 
 const HEAD: &[u8] = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\n";
@@ -99,5 +100,34 @@ async fn a_tls_connection_is_used_again_until_the_server_takes_its_leave() {
     tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap();
     assert_eq!(send(Bytes::from_static(b"three")).await, "ok");
     assert_eq!(taken.load(Ordering::SeqCst), 2);
+    tasks.cancel();
+}
+
+/// [LIM-6]: of the connections that were busy at once so many are kept for the next requests; the rest is closed.
+#[tokio::test]
+async fn idle_connections_are_bounded() {
+    let (tasks, gate) = (Tasks::new(), Arc::new(tokio::sync::Notify::new()));
+    let opens = Arc::clone(&gate);
+    let server = ScriptedServer::start(&tasks, move |_| {
+        [vec![Step::Wait(Arc::clone(&opens))], json("200 OK", "{}"), vec![Step::Hang]].concat()
+    })
+    .await;
+    let dialer = Dialer::new(ClientTls::new(None), Demand::Scheme, &tasks);
+    let client = HttpClient::keeping(2, &tasks, dialer, format!("http://{}/mcp", server.addr).parse().unwrap());
+    let send = async || {
+        let response = client.send(HEAD, &Bytes::new()).await.unwrap();
+        response.body.collect(16).await.unwrap()
+    };
+    let all = async {
+        let answers = futures_util::future::join_all((0..5).map(|_| send())).await;
+        assert!(answers.iter().all(|answer| answer == "{}"));
+    };
+    let open = async {
+        crate::net::script::until("five requests", || server.requests().len() == 5).await;
+        gate.notify_waiters();
+    };
+    futures_util::future::join(all, open).await;
+    assert_eq!(client.0.idle().len(), 2);
+    crate::net::script::until("the rest is closed", || server.gone() >= 3).await;
     tasks.cancel();
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::super::STARTS_MAX;
 use super::{ASKABLE, ELICITS, Yard, call, call_of, until, within};
 use crate::clock::Clock;
 use crate::id::PrincipalId;
@@ -100,6 +101,35 @@ async fn hanging_calls_leave_room_for_others() {
         drop(held);
         yard.end().await;
     }
+}
+
+/// [LIM-6, TRN-8]: so many starts of a server go on at once; the rest begins as they end, and every caller gets its own.
+#[tokio::test]
+async fn so_many_starts_go_on_at_once() {
+    let yard = Yard::new(20, |_| {});
+    yard.plant.gate.add_permits(1);
+    yard.server.settled().await;
+    let calls: Vec<_> = (0..10).map(|who| call(&format!("p{who}"))).collect();
+    let mut held = Box::pin(futures_util::future::join_all(calls.iter().map(|call| yard.server.held_for(call))));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut begun = 0;
+    for ended in 0..=6 {
+        until("starts", || {
+            assert!(held.as_mut().poll(&mut context).is_pending());
+            begun = yard.opened() - 1;
+            begun == ended + STARTS_MAX
+        })
+        .await;
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(yard.opened() - 1, ended + STARTS_MAX, "no more begin");
+        yard.plant.gate.add_permits(1);
+    }
+    yard.plant.gate.add_permits(10);
+    assert!(within(held).await.into_iter().all(|held| held.is_ok()));
+    assert_eq!(yard.opened(), 11);
+    yard.end().await;
 }
 
 /// [LIM-6, TRN-4]: a principal that has all the processes it may have over all servers gets another one: what it has left

@@ -14,6 +14,9 @@ use crate::wire::mcp::{Features, InputKind};
 /// How many bytes the questions of one connection that are out may take together.
 const CONNECTION_BYTES_MAX: usize = 4 * QUESTIONS_BYTES_MAX;
 
+/// How many bytes of answers may be on their way to a server on one connection, or one larger.
+pub(super) const ANSWERS_BYTES_MAX: usize = 16 << 20;
+
 /// The questions of one call, or of one connection, that may be out at once [LIM-6].
 #[derive(Debug)]
 pub(super) struct Room {
@@ -112,9 +115,9 @@ pub(super) fn too_many(request: &Request, full: Full) -> Response {
     refusal(&request.id, code::INTERNAL.0, &words)
 }
 
-/// Stands for an answer that finds no room among those that wait to be written.
-pub(super) fn no_room(id: &RequestId, most: usize) -> Response {
-    let words = format!("The client has answered, and {most} bytes of answers are not read yet");
+/// Stands for an answer that finds no room among those on their way.
+pub(super) fn no_room(id: &RequestId) -> Response {
+    let words = format!("The client has answered, and {ANSWERS_BYTES_MAX} bytes of answers are not read yet");
     refusal(id, code::INTERNAL.0, &words)
 }
 

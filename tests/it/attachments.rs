@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use crate::support::{Child, Client, ERAS, Era, Gateway, Speaks, TestApp, Upstream, peak_memory_kib};
+use crate::support::{Child, Client, ERAS, Era, Gateway, Piped, Speaks, TestApp, Upstream, peak_memory_kib};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and so on";
 
@@ -127,6 +127,24 @@ async fn attachments_over_http() {
     }
 }
 
+/// [LIM-3]: a client on pipes is on this machine: in `file` it has paths without `blob_paths`.
+#[tokio::test]
+async fn a_client_on_pipes_has_paths() {
+    let child = Child::new(Era::Legacy, &["say"]);
+    let image = json!({"content": [{"type": "image", "data": encoded(PNG), "mimeType": "image/png"}]}).to_string();
+    for era in ERAS {
+        let text = format!("[mcp]\nblobs = \"file\"\n{}", Piped::configuration(&[("up", child.lines())]));
+        let mut piped = Piped::start(&text, &[]);
+        piped.hello(era).await;
+        piped.call(era, "2", "up__say", &image).await;
+        let answer: Value = serde_json::from_str(&piped.answer("2").await).unwrap();
+        let path = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{era:?}: {answer}"));
+        assert!(path.ends_with(".png") && std::fs::read(path).unwrap() == PNG, "{era:?}: {answer}");
+        piped.close();
+        assert_eq!(piped.ended().await.code, Some(0), "{era:?}");
+    }
+}
+
 /// [LIM-2, FC-CNT-03]: 65 images are words, in every mode, and no file is written.
 #[tokio::test]
 async fn sixty_five_images_are_words() {
@@ -169,7 +187,8 @@ async fn a_large_attachment_is_held_once() {
     }
 }
 
-/// [LIM-7, CTX-5, FC-CLI-05, FC-CNT-02]: each principal its own cap; the other gets all.
+/// [LIM-7, LIM-8, CTX-5, FC-CLI-05, FC-CNT-02]: each principal its own cap; the other gets all. What is asked is never cut: the
+/// arguments that come back are longer than any result may be.
 #[tokio::test]
 async fn each_principal_has_its_cap() {
     let up = Upstream::start(Speaks::Both, false, &["say"]).await;

@@ -134,6 +134,32 @@ async fn all_mixtures_over_stdio() {
     }
 }
 
+/// [TRN-1, TRN-2, R33]: a server of each revision, found out, before a client of each: what is agreed on either side is its
+/// own, and calls pass.
+#[tokio::test]
+async fn every_revision_meets_every_other() {
+    const SESSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+    let all = SESSIONS.into_iter().chain(["2026-07-28"]);
+    let ways = all.map(|revision| ("http", "mcp", revision)).chain(SESSIONS.map(|revision| ("sse", "sse", revision)));
+    for (how, path, server) in ways {
+        let whole = crate::two_urls::Whole::of(how, server).await;
+        let app = TestApp::open(&[("up", format!("url = \"{}/{path}\"", whole.origin()))]).await;
+        let mut clients = vec![Client::connect(Era::Stateless, app.addr, "/mcp", None).await];
+        for revision in SESSIONS {
+            // Its answer to `initialize` names the revision that it has asked for.
+            clients.push(Client::older(revision, app.addr, "{}").await);
+        }
+        for (at, client) in clients.iter().enumerate() {
+            let context = format!("{how}, server {server}, client {at}");
+            let names = within_deadline(&context, client.names()).await;
+            assert!(names.contains(&"up__echo".to_owned()), "{context}: {names:?}");
+            let answer = within_deadline(&context, client.call_with("up__echo", r#"{"k":1.5}"#)).await;
+            assert!(answer.is_result() && answer.text().contains("1.5"), "{context}: {answer:?}");
+        }
+        app.stop().await;
+    }
+}
+
 /// A sealed state is one principal's, one call's, and nobody may touch it [TRN-10, R92].
 #[tokio::test]
 async fn a_state_that_is_not_the_callers_is_refused() {

@@ -13,23 +13,23 @@ use crate::support::{
     until, within_deadline,
 };
 
-const ALL: [Framing; 4] = [Framing::Line, Framing::Json, Framing::Sse, Framing::Events];
+pub(crate) const ALL: [Framing; 4] = [Framing::Line, Framing::Json, Framing::Sse, Framing::Events];
 /// Those on which more than an answer may come.
 const TALKATIVE: [Framing; 3] = [Framing::Line, Framing::Sse, Framing::Events];
 /// A small cap, so that what is not bounded by it is seen.
-const SMALL: &str = "max_response_bytes = 262144\n";
+pub(crate) const SMALL: &str = "max_response_bytes = 262144\n";
 /// What a debug build of the gateway may hold in a siege with the small cap, in MiB.
-const LITTLE: u64 = 72;
+pub(crate) const LITTLE: u64 = 72;
 /// What it may hold while answers of 14 MB go through it.
 const LARGE: u64 = 160;
 
 /// Text that would be a part of an answer's result.
-fn filler() -> String {
+pub(crate) fn filler() -> String {
     "x".repeat(4096)
 }
 
 #[track_caller]
-fn fails_by_the_cap(answer: &Answer, bad: &Hostile) {
+pub(crate) fn fails_by_the_cap(answer: &Answer, bad: &Hostile) {
     let words = raw(answer.text(), "error.message").unwrap_or_else(|| panic!("{}: {:.500?}", bad.name, answer.text()));
     assert!(words.contains("max_response_bytes") && words.contains(&bad.name), "{}: {words}", bad.name);
 }
@@ -46,12 +46,12 @@ async fn each(siege: &Siege, how: &str, steps: impl Fn(Framing) -> Vec<Step>) ->
 }
 
 /// A notification of a server.
-fn notification(method: &str, params: &str) -> String {
+pub(crate) fn notification(method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{params}}}}}"#)
 }
 
 /// The good answer behind other things.
-fn then_good(framing: Framing, before: Vec<Step>) -> Vec<Step> {
+pub(crate) fn then_good(framing: Framing, before: Vec<Step>) -> Vec<Step> {
     let mut steps = vec![Step::say(framing.begin())];
     steps.extend(before);
     steps.push(Step::Say(framing.message("@GOOD@")));
@@ -108,30 +108,30 @@ async fn an_endless_stream_ends_at_four_times_the_cap() {
     siege.end(LITTLE).await;
 }
 
-/// [LIM-4] A server that goes on saying nothing: blanks and noise without an end, and silence. The call ends in its time.
+/// [LIM-4] A server that goes on saying nothing: blanks, noise and small messages without an end, and silence. The call ends in
+/// its time, or by the cap where the stream is its own.
 #[tokio::test]
 async fn endless_nothing_ends_in_its_time() {
-    let siege = Siege::begin(
-        &[Framing::Line, Framing::Json, Framing::Events],
-        &format!("{SMALL}tool_timeout_secs = 2\ntool_max_secs = 2"),
-    )
-    .await;
-    for (how, text) in [("blanks", " \n"), ("noise", "noise\n"), ("silence", "")] {
-        let steps = |framing: Framing| {
-            let step = if text.is_empty() { Step::Hold } else { Step::Forever(text.to_owned()) };
-            vec![Step::say(framing.begin()), step]
-        };
+    let small = notification("message", r#""level":"info","data":"small""#);
+    for how in ["blanks", "noise", "messages", "silence"] {
+        // A server that never reads again does not recover: each way has servers of its own.
+        let siege = Siege::begin(&ALL, &format!("{SMALL}tool_timeout_secs = 2\ntool_max_secs = 2")).await;
         for bad in &siege.bad {
-            bad.meets(how, steps(bad.framing));
+            let step = match how {
+                "blanks" => Step::Forever(" \n".to_owned()),
+                "noise" => Step::Forever("noise\n".to_owned()),
+                "messages" => Step::Forever(bad.framing.message(&small)),
+                _ => Step::Hold,
+            };
+            bad.meets(how, vec![Step::say(bad.framing.begin()), step]);
             let answer = siege.call(bad, how).await;
             assert!(!answer.is_result(), "{} {how}: {answer:?}", bad.name);
         }
-        // A child that never reads again cannot.
-        for bad in siege.bad.iter().filter(|bad| bad.framing == Framing::Json) {
+        for bad in siege.bad.iter().filter(|bad| !bad.framing.is_shared()) {
             siege.recovers(bad).await;
         }
+        siege.end_unrecovered(LITTLE).await;
     }
-    siege.end_unrecovered(LITTLE).await;
 }
 
 /// [LIM-6, FC-CON-04] Floods of progress, of log and of list changes before the answer: they are dropped or passed on, and the
@@ -236,18 +236,29 @@ async fn a_depth_bomb_is_refused() {
     siege.end(LITTLE).await;
 }
 
-/// [LIM-1] A compressed answer is refused, whatever it would become; so are heads without an end.
+/// [LIM-1] A compressed answer is refused, whatever it would become; so are heads without an end. Over HTTP+SSE it is what a
+/// message's POST is answered with.
 #[tokio::test]
 async fn compressed_answers_and_endless_heads_are_refused() {
-    let siege = Siege::begin(&[Framing::Json, Framing::Sse], SMALL).await;
+    let siege = Siege::begin(&[Framing::Json, Framing::Sse, Framing::Events], SMALL).await;
     let with = |field: String| {
         move |framing: Framing| {
+            let framing = if framing == Framing::Events { Framing::Json } else { framing };
             let begin = framing.begin().replace("Connection: close", &field);
             vec![Step::Say(begin), Step::Forever("\u{1}\u{2}\u{3}".to_owned())]
         }
     };
+    let each = async |how: &str, steps: &dyn Fn(Framing) -> Vec<Step>| {
+        let mut answers = Vec::new();
+        for bad in &siege.bad {
+            bad.responds(how, steps(bad.framing));
+            answers.push(siege.call(bad, how).await);
+            siege.recovers(bad).await;
+        }
+        answers
+    };
     for coding in ["gzip", "br", "deflate", "x-gzip, identity"] {
-        let answers = each(&siege, coding, with(format!("Content-Encoding: {coding}\r\nConnection: close"))).await;
+        let answers = each(coding, &with(format!("Content-Encoding: {coding}\r\nConnection: close"))).await;
         for (answer, bad) in answers.iter().zip(&siege.bad) {
             let words = raw(answer.text(), "error.message").unwrap_or_default();
             assert!(words.contains("in an encoding that was not asked for"), "{} {coding}: {answer:?}", bad.name);
@@ -270,7 +281,7 @@ async fn compressed_answers_and_endless_heads_are_refused() {
         ),
     ];
     for (how, begin, text) in endless {
-        let answers = each(&siege, how, |_| vec![Step::say(begin), Step::Forever(text.clone())]).await;
+        let answers = each(how, &|_| vec![Step::say(begin), Step::Forever(text.clone())]).await;
         for answer in answers {
             // Not by its time: by how much it is.
             let words = raw(answer.text(), "error.message").unwrap_or_else(|| panic!("{how}: {answer:?}"));
@@ -287,7 +298,7 @@ async fn compressed_answers_and_endless_heads_are_refused() {
         ("a foreign coding", "Transfer-Encoding: gzip, chunked"),
     ] {
         let begin = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{fields}\r\n\r\n@GOOD@");
-        let answers = each(&siege, how, |_| vec![Step::say(begin.clone())]).await;
+        let answers = each(how, &|_| vec![Step::say(begin.clone())]).await;
         assert!(answers.iter().all(|answer| !answer.is_result()), "{how}: {answers:?}");
     }
     siege.end(LITTLE).await;
@@ -300,9 +311,16 @@ async fn a_slow_answer_ends_in_its_time() {
     for bad in &siege.bad {
         let (before, after) = bad.framing.around();
         bad.meets("slow", vec![Step::Slow(format!("{}{before}@GOOD@{after}", bad.framing.begin()), 500)]);
+        bad.responds("slow to take it", vec![Step::Slow(format!("{}@GOOD@", Framing::Json.begin()), 500)]);
     }
-    let calls = siege.bad.iter().map(|bad| siege.call(bad, "slow"));
-    for (answer, bad) in join_all(calls).await.iter().zip(&siege.bad) {
+    let hows = ["slow", "slow to take it"];
+    let calls = siege.bad.iter().map(|bad| async {
+        // What elsewhere is an answer is what the POST of HTTP+SSE is answered with.
+        let hows = if bad.framing == Framing::Events { &hows[..] } else { &hows[..1] };
+        join_all(hows.iter().map(|how| siege.call(bad, how))).await
+    });
+    let answers = join_all(calls).await;
+    for (answer, bad) in answers.iter().zip(&siege.bad).flat_map(|(all, bad)| all.iter().map(move |one| (one, bad))) {
         let words = raw(answer.text(), "error.message").unwrap_or_else(|| panic!("{}: {answer:?}", bad.name));
         assert!(words.contains("in time") || words.contains("tool_timeout_secs"), "{}: {words}", bad.name);
     }
@@ -366,6 +384,25 @@ async fn a_server_that_does_not_read_ends_in_its_time() {
     siege.end_unrecovered(LITTLE + 32).await;
 }
 
+/// [LIM-4] The same over HTTP, with a request that is too large for what the kernel takes on the way.
+#[tokio::test]
+async fn a_server_over_http_that_does_not_read_ends_in_its_time() {
+    let lines = "tool_timeout_secs = 2\ntool_max_secs = 2";
+    let siege = Siege::begin(&[Framing::Json, Framing::Sse, Framing::Events], lines).await;
+    let large = format!(r#","large":"{}""#, "x".repeat(12 << 20));
+    for bad in &siege.bad {
+        bad.deaf(true);
+        for _ in 0..2 {
+            let answer = siege.calls(bad, "large", &large).await;
+            assert!(!answer.is_result(), "{}: {answer:?}", bad.name);
+            // What is small it reads.
+            assert!(siege.call(bad, "small").await.is_result(), "{}", bad.name);
+        }
+        bad.deaf(false);
+    }
+    siege.end(LARGE).await;
+}
+
 /// Death at every byte of an answer: a failure or the answer, once, and never a second call in secret [FC-TMO-03].
 #[tokio::test]
 async fn death_at_every_byte_is_one_answer() {
@@ -386,34 +423,7 @@ async fn death_at_every_byte_is_one_answer() {
     siege.end(LITTLE).await;
 }
 
-/// [TRN-7] A stream that requests share dies in the middle of an answer: each of them has one answer, which names the server,
-/// and none is asked again (FC-TMO-03).
-#[tokio::test]
-async fn death_of_a_shared_stream_is_one_answer_to_each() {
-    let siege = Siege::begin(&[Framing::Events], "").await;
-    for bad in &siege.bad {
-        bad.meets("silent", Vec::new());
-        let mut calls = bad.calls();
-        for place in [0, 6, 40, 78] {
-            bad.meets("cut", vec![Step::Cut(place)]);
-            let dying = async {
-                until("the other call", || bad.calls() > calls).await;
-                siege.call(bad, "cut").await
-            };
-            let (silent, cut) = futures_util::future::join(siege.call(bad, "silent"), dying).await;
-            for answer in [silent, cut] {
-                let words = raw(answer.text(), "error.message").unwrap_or_else(|| panic!("{answer:?}"));
-                assert!(words.contains(&bad.name) && words.contains("event stream"), "{words}");
-            }
-            assert_eq!(bad.calls(), calls + 2, "{} at {place}: it was asked again", bad.name);
-            siege.recovers(bad).await;
-            calls = bad.calls();
-        }
-    }
-    siege.end(LITTLE).await;
-}
-
-/// The same of children: each dies at another byte.
+/// The same of children: each dies at another byte. `hostile_streams` has it of streams that requests share.
 #[tokio::test]
 async fn death_at_every_byte_of_a_line_is_one_answer() {
     for era in ERAS {

@@ -48,7 +48,7 @@ async fn questions_over_their_bound_are_refused_with_words() {
 #[tokio::test]
 async fn floods_of_questions_are_bounded() {
     // A process or a session of such a client's own goes when it is not used.
-    let own = "idle_stop_secs = 1\n";
+    let own = "idle_stop_secs = 5\n";
     for (framing, lines) in [(Framing::Line, own), (Framing::Sse, ""), (Framing::Events, own)] {
         let siege = Siege::begin(&[framing], lines).await;
         flood(&siege).await;

@@ -1,8 +1,9 @@
-//! Many clients that all use the same ids and progress tokens: nobody gets another's answer [IDS-1, R86].
+//! Many clients that all use the same ids and progress tokens: nobody gets another's answer; and the ids of a server's events,
+//! which nobody gets at all [IDS-1, R86, TRN-10].
 
 use futures_util::future::join_all;
 
-use crate::support::{Child, Client, ERAS, Era, Speaks, TestApp, Upstream, raw, within_deadline};
+use crate::support::{Child, Client, ERAS, Era, Framing, Siege, Speaks, Step, TestApp, Upstream, raw, within_deadline};
 
 const CLIENTS: usize = 64;
 const TOOLS: [&str; 2] = ["echo", "together"];
@@ -88,4 +89,36 @@ async fn ids_of_one_session_keep_their_spelling() {
         within_deadline("calls of one session", join_all(calls)).await;
     }
     app.stop().await;
+}
+
+/// [TRN-10]: the ids and delays of a server's events are of its own hop. A client's stream has what they say, under the
+/// gateway's own ids or none.
+#[tokio::test]
+async fn the_ids_of_a_servers_events_stay_there() {
+    let siege = Siege::begin(&[Framing::Sse, Framing::Events], "").await;
+    let progress =
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":@TOKEN@,"progress":1}}"#;
+    for bad in &siege.bad {
+        let event =
+            |id: &str, text: &str| Step::Say(format!("id: theirs-{id}\nretry: 86399\n{}", bad.framing.message(text)));
+        let steps = vec![Step::say(bad.framing.begin()), event("0", ""), event("1", progress), event("2", "@GOOD@")];
+        bad.meets("ids", steps);
+        for era in ERAS {
+            let context = format!("{} {era:?}", bad.name);
+            let client = Client::connect(era, siege.gateway.addr, "/mcp", None).await;
+            let name = format!("{}__attack", bad.name);
+            let mut wire =
+                client.asks_with("\"r\"", &name, r#""progressToken":"p""#, r#""arguments":{"how":"ids"}"#).await;
+            let head = within_deadline(&context, wire.head()).await.unwrap();
+            let body = within_deadline(&context, wire.body(head.rest(false))).await;
+            assert!(body.contains("notifications/progress") && body.contains(r#""ok""#), "{context}: {body}");
+            assert!(!body.contains("theirs") && !body.contains("86399"), "{context}: {body}");
+            // A session's stream can be resumed: it has ids, which are ours.
+            assert_eq!(body.contains("\nid: "), era == Era::Legacy, "{context}: {body}");
+            if era == Era::Legacy {
+                client.leave().await;
+            }
+        }
+    }
+    siege.end(72).await;
 }

@@ -28,6 +28,8 @@ mod explain;
 #[cfg(test)]
 mod features;
 #[cfg(test)]
+mod first_answer;
+#[cfg(test)]
 mod gone;
 #[cfg(test)]
 mod help;
@@ -37,6 +39,8 @@ mod hostile;
 mod hostile_bodies;
 #[cfg(test)]
 mod hostile_questions;
+#[cfg(test)]
+mod hostile_streams;
 #[cfg(test)]
 mod http_sse;
 #[cfg(test)]

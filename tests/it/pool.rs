@@ -112,7 +112,7 @@ async fn a_principal_has_no_more_processes_than_it_may() {
     assert_eq!(gateway.ended().await, Some(0));
 }
 
-/// [TRN-4], FC-STD-07, FC-STD-13: why a server is down is in the start block, without its secrets; a principal reads it with
+/// [TRN-3, TRN-4], FC-STD-07, FC-STD-13: why a server is down is in the start block, without its secrets; a principal reads it with
 /// `show_stderr` alone.
 #[tokio::test]
 async fn the_last_words_are_for_the_operator() {

@@ -14,7 +14,7 @@ use crate::support::{
 
 const ARGUMENTS: &str = r#"{"big":123456789012345678901234567890,"n":1.10,"s":"\ud800 \u00e9\/"}"#;
 
-/// Both eras on both sides: the same list and the same bytes as over HTTP, as `/mcp` and as `/mcp/<server>`.
+/// [TRN-1, TRN-2]: both eras on both sides: the same list and the same bytes as over HTTP, as `/mcp` and as `/mcp/<server>`.
 #[tokio::test]
 async fn both_eras_on_both_sides() {
     for server in ERAS {

@@ -219,13 +219,16 @@ async fn a_downgrade_by_the_servers_endpoint_is_not_followed() {
     tasks.cancel();
 }
 
-/// Without `tls_ca_cert_path` the machine's authorities judge; where there are none, the bundled ones, and no others.
+/// [TRN-5]: without `tls_ca_cert_path` the machine's authorities judge, and with it they do so too, for it adds to them; where
+/// there are none, the bundled ones, and no others.
 #[tokio::test]
 async fn the_machines_authorities_judge_and_the_bundled_ones_where_there_are_none() {
     let trusted = Trusted::new();
     let upstream = Upstream::start(Speaks::Both, false, &["echo"]).await;
     let front = Tunnel::of_tls(&trusted.leaf(), upstream.addr()).await;
-    let (tables, names) = TestApp::servers(&[("up", https(front.addr))]);
+    let foreign = Trusted::new();
+    let with = format!("{}\n{}", https(front.addr), foreign.line());
+    let (tables, names) = TestApp::servers(&[("up", https(front.addr)), ("with", with)]);
     let rest = format!("{tables}[mcp_bundles.all]\nservers = [{names}]\n[principals.local]\nmcp_bundles = [\"all\"]\n");
     let none = trusted.folder.join("none.pem");
     std::fs::write(&none, "").unwrap();
@@ -235,13 +238,18 @@ async fn the_machines_authorities_judge_and_the_bundled_ones_where_there_are_non
     };
 
     let gateway = start(&trusted.folder.join("ca.pem")).await;
-    assert!(gateway.said.contains("ready, 1 tools") && !gateway.said.contains("bundled"), "{}", gateway.said);
+    let both = |gateway: &Gateway, words: &str| {
+        let says = |start: &str| gateway.said.lines().any(|line| line.contains(start) && line.contains(words));
+        assert!(says("server   up ") && says("server   with "), "{}", gateway.said);
+    };
+    both(&gateway, "ready, 1 tools");
+    assert!(!gateway.said.contains("bundled"), "{}", gateway.said);
     gateway.terminate();
     assert_eq!(gateway.ended().await, Some(0));
 
     let gateway = start(&none).await;
     assert!(gateway.said.contains("the bundled ones serve"), "{}", gateway.said);
-    assert!(gateway.said.contains("of no authority that is trusted"), "{}", gateway.said);
+    both(&gateway, "of no authority that is trusted");
     gateway.terminate();
     assert_eq!(gateway.ended().await, Some(0));
 }

@@ -12,7 +12,7 @@ use crate::support::quiz::ABLE;
 use crate::support::{Authority, Client, Command, Era, TestApp, Tunnel, folder, quoted, until, within_deadline};
 
 /// A server, `whole.py`.
-struct Whole {
+pub(crate) struct Whole {
     port: String,
     log: PathBuf,
     process: Child,
@@ -20,10 +20,16 @@ struct Whole {
 
 impl Whole {
     async fn start() -> Self {
+        Self::of("sse", "2025-11-25").await
+    }
+
+    /// One that speaks a revision over "sse" or "http".
+    pub(crate) async fn of(how: &str, revision: &str) -> Self {
+        let era = if revision == "2026-07-28" { Era::Stateless } else { Era::Legacy };
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/whole.py");
         let log = folder().join("whole.log");
         let mut command = tokio::process::Command::new("python3");
-        command.arg(script).args(["legacy", "sse"]).arg(&log).stdout(Stdio::piped()).kill_on_drop(true);
+        command.arg(script).args([era.word(), how]).arg(&log).arg(revision).stdout(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn().unwrap();
         let mut port = String::new();
         let mut stdout = BufReader::new(process.stdout.take().unwrap());
@@ -32,7 +38,11 @@ impl Whole {
     }
 
     fn lines(&self) -> String {
-        format!("url = \"http://127.0.0.1:{}/sse\"\n", self.port)
+        format!("url = \"{}/sse\"\n", self.origin())
+    }
+
+    pub(crate) fn origin(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
     }
 
     /// The sessions in which this was heard: a method, or that one `opens` or `closes`.

@@ -1,6 +1,8 @@
 //! What a person is told after a wrong turn: a name mistyped, a port mixed up, a secret forgotten [OPS-2].
 
 use serde_json::Value;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 use crate::reload::{bundle, listening, principal, start, tables};
 use crate::support::{Child, Client, Command, Ended, Era, Gateway, Speaks, TestApp, Upstream};
@@ -32,7 +34,17 @@ async fn the_log_names_what_was_refused() {
     assert_eq!((&said["principal"], &said["detail"]), (&"ann".into(), &"up__secret".into()), "{said}");
     assert_eq!(client.call_with("up__made_up", "{}").await.code(), -32602);
     let said = fields(&gateway.says("\"refused\"").await);
-    assert_eq!((&said["code"], &said["detail"]), (&"P304".into(), &"".into()), "{said}");
+    assert_eq!((&said["code"], &said["detail"]), (&"P304".into(), &"Unknown tool".into()), "{said}");
+    // Whom a listener does not take for its own, and the key that says whom it does.
+    for (line, key) in
+        [("Host: mcp.example", "allowed_hosts"), ("Host: localhost\r\nOrigin: http://mcp.example", "allowed_origins")]
+    {
+        let mut stream = TcpStream::connect(gateway.addr).await.unwrap();
+        stream.write_all(format!("GET /mcp HTTP/1.1\r\n{line}\r\n\r\n").as_bytes()).await.unwrap();
+        let said = fields(&gateway.says("\"refused\"").await);
+        let detail = said["detail"].as_str().unwrap();
+        assert!(detail.contains("mcp.example") && detail.contains(key), "{said}");
+    }
 }
 
 /// Only what a new file is refused for is called so, and what was taken back waits for nothing [CFG-4].
@@ -136,4 +148,25 @@ async fn what_is_no_configuration_is_named() {
         let said = Command::new("").run(verb).await.code(2).stderr;
         assert!(said.contains(words), "{verb:?}: {said}");
     }
+}
+
+/// A refusal that comes as a result is the gateway's, and is told as its own, with its code [POL-11].
+#[tokio::test]
+async fn a_refused_call_is_not_the_tools_error() {
+    let up = Upstream::start(Speaks::Both, false, &["echo"]).await;
+    let text = tables(&[("up", up.lines())])
+        + &bundle("all", &["up"])
+        + &principal("ann", &["ann"], "all", "")
+        + "[limits.rates]\ntool = \"1/h\"\n";
+    let app = TestApp::start("keys", &text).await;
+    let command = Command::new("");
+    let call = async || {
+        let mut process = command.process(&["call", "--url", &format!("http://{}/mcp", app.addr), "up__echo"]);
+        process.env("PORTCULLIS_API_KEY", "ann");
+        Ended::of(process).await
+    };
+    call().await.code(0);
+    let refused = call().await.code(1);
+    assert!(refused.stderr.contains("error[P308]") && refused.stdout.contains("1/h"), "{refused:#?}");
+    app.stop().await;
 }

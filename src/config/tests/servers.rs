@@ -100,6 +100,7 @@ fn numbers_and_words_of_a_server() {
     for (lines, key) in [
         ("tool_timeout_secs = 0", "tool_timeout_secs"),
         ("tool_timeout_secs = -1", "tool_timeout_secs"),
+        ("tool_timeout_secs = 601", "tool_timeout_secs"),
         ("tool_timeout_secs = 99999999999999999999", "tool_timeout_secs"),
         ("tool_max_secs = 59", "tool_max_secs"),
         ("protocol = \"2026-01-01\"", "protocol"),

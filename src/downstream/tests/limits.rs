@@ -7,6 +7,7 @@ use tokio::io::AsyncReadExt as _;
 
 use super::support::{Client, House, LEGACY, META, call, initialize, legacy_call, modern};
 use crate::downstream::DownstreamSettings;
+use crate::downstream::server::ORPHANS_MAX;
 
 /// [LIM-5, R125]: over its rate a principal is refused before its body is read.
 #[tokio::test]
@@ -189,5 +190,25 @@ async fn listens_count_as_sessions() {
         if again.head().await.0 == 200 {
             break;
         }
+    }
+}
+
+/// [LIM-6, R107]: so many calls go on whose clients are gone; one more ends with its connection, as a cancel would end it.
+#[tokio::test]
+async fn calls_without_a_client_are_bounded() {
+    let mut house = House::open();
+    let session = house.session("2025-06-18").await;
+    for number in 0..=ORPHANS_MAX {
+        let mut client = house.connect().await;
+        client.send("POST", "/mcp", &session, &legacy_call(&number.to_string(), "hang")).await;
+        house.began("hang").await;
+    }
+    house.gone("hang").await;
+    // The rest goes on, to the end of the session.
+    assert_eq!(house.post(&session, r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#).await.status, 200);
+    assert!(house.noticed.try_recv().is_err());
+    house.door.close_sessions();
+    for _ in 0..ORPHANS_MAX {
+        house.gone("hang").await;
     }
 }

@@ -153,7 +153,7 @@ async fn a_client_that_says_nothing_of_itself_is_told_how() {
     assert_eq!(answer["error"]["data"], json!({"supported": ["2026-07-28"], "requested": "2031-01-01"}));
 }
 
-/// One answer for each mistake, none for an answer, and the conversation goes on.
+/// [LIM-8]: one answer for each mistake, none for an answer, and the conversation goes on; what is too long is refused whole.
 #[tokio::test]
 async fn what_cannot_be_read_is_refused_and_nothing_is_lost() {
     let house = House::with(DownstreamSettings { body_bytes_max: 2000, ..Default::default() });

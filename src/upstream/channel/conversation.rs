@@ -16,7 +16,7 @@ use crate::net::Ends;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{Changes, Outgoing, ROOTS_CHANGED};
 use crate::upstream::loudness::Loudness;
-use crate::upstream::question::{self, Full, Room, Verdict};
+use crate::upstream::question::{self, ANSWERS_BYTES_MAX, Full, Room, Verdict};
 use crate::upstream::{Isolation, ServerSettings};
 use crate::wire::jsonrpc::{
     DecodeError, DecodeErrorKind, Decoded, Limits, Message, Notification, Request, RequestId, decode, one_line,
@@ -27,10 +27,9 @@ use super::framing::{Whose, in_head, whose};
 use super::pending::{Slot, Table};
 use super::waiting::Waiting;
 
-/// How many cancellations and answers wait to be written, and how many bytes of them, or one larger; what finds no room is
+/// How many cancellations and answers wait to be written, of [`ANSWERS_BYTES_MAX`] or one larger; what finds no room is
 /// dropped and counted.
 const CONTROL_MAX: usize = 1024;
-const CONTROL_BYTES_MAX: usize = 16 << 20;
 
 /// What was dropped.
 #[derive(Debug, Default)]
@@ -185,7 +184,7 @@ impl Conversation {
     /// Tells the server what its question has come to; an answer without room is an error, which is small.
     fn send_answer(&self, asked: &RequestId, settled: &Settled) {
         if !self.send_control(one_line(question::told(asked, settled).raw)) {
-            self.send_control(question::no_room(asked, CONTROL_BYTES_MAX).raw);
+            self.send_control(question::no_room(asked).raw);
         }
     }
 
@@ -369,7 +368,7 @@ impl Conversation {
 impl Control {
     fn push(&mut self, text: Bytes) -> bool {
         let bytes = self.bytes.saturating_add(text.len());
-        if self.waiting.len() >= CONTROL_MAX || (bytes > CONTROL_BYTES_MAX && !self.waiting.is_empty()) {
+        if self.waiting.len() >= CONTROL_MAX || (bytes > ANSWERS_BYTES_MAX && !self.waiting.is_empty()) {
             return false;
         }
         self.bytes = bytes;

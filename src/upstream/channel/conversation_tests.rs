@@ -138,7 +138,7 @@ fn answers_that_wait_for_a_server_are_bounded_in_bytes() {
     let errors: Vec<&[u8]> = lines.iter().filter(|line| line.len() < 1_000).map(|line| &**line).collect();
     assert_eq!((lines.len(), errors.len()), (8, 3));
     let bytes: usize = lines.iter().map(Bytes::len).sum();
-    assert!(bytes <= super::CONTROL_BYTES_MAX, "{bytes}");
+    assert!(bytes <= super::ANSWERS_BYTES_MAX, "{bytes}");
     assert_eq!(
         std::str::from_utf8(errors[0]).unwrap(),
         r#"{"jsonrpc":"2.0","id":5,"error":{"code":-32603,"message":"The client has answered, and 16777216 bytes of answers are not read yet"}}"#
@@ -151,7 +151,7 @@ fn answers_that_wait_for_a_server_are_bounded_in_bytes() {
         assert!(conversation.receive(&Bytes::from(ping.clone())));
     }
     let bytes: usize = waits().iter().map(Bytes::len).sum();
-    assert!(bytes > 8 << 20 && bytes <= super::CONTROL_BYTES_MAX, "{bytes}");
+    assert!(bytes > 8 << 20 && bytes <= super::ANSWERS_BYTES_MAX, "{bytes}");
 }
 
 /// [LIM-6]: questions that were taken back while nobody looked hold no place, in number or in bytes; those that are out do, and

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::HeaderValue;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{OwnerKey, Question, Reject, Reply, Responder};
@@ -21,7 +21,7 @@ use crate::runtime::Tasks;
 use crate::upstream::heard::Heard;
 use crate::upstream::link::{BoxFuture, Changes, Left, Link, Outgoing, ROOTS_CHANGED, StartError};
 use crate::upstream::loudness::Loudness;
-use crate::upstream::question::{self, Room, Taken, Verdict};
+use crate::upstream::question::{self, ANSWERS_BYTES_MAX, Room, Taken, Verdict};
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Notification, Request, RequestId, code};
 use crate::wire::mcp::{Era, Feature, Features, InputKind, Kinds, ProtocolVersion, name};
 
@@ -34,7 +34,8 @@ use super::{listen, probe};
 const ASIDE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a renewal may take, whoever waits for it.
 const RENEW_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many answers to a server's requests may be on their way.
+/// How many answers of the gateway's own to a server's requests may be on their way; with those of clients, whose number their
+/// questions bound, they may have [`ANSWERS_BYTES_MAX`].
 const ANSWERS_MAX: usize = 16;
 /// How long the first call waits until it is known whether there is a stream beside the calls.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -70,6 +71,7 @@ pub(super) struct SessionLink {
     deleted: OnceLock<CancellationToken>,
     last_words: Mutex<Option<String>>,
     answers: Arc<Semaphore>,
+    answers_bytes: Arc<Semaphore>,
     /// What the session was opened with: what its client can be asked.
     features: Features,
     pub(super) questions: Arc<Questions>,
@@ -164,6 +166,7 @@ impl SessionLink {
             deleted: OnceLock::new(),
             last_words: Mutex::new(None),
             answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
+            answers_bytes: Arc::new(Semaphore::new(ANSWERS_BYTES_MAX)),
             features,
             questions: Questions::new(shared),
             asking: Room::of_connection(),
@@ -218,9 +221,9 @@ impl SessionLink {
                 }
             }
         };
-        match Arc::clone(&self.answers).try_acquire_owned() {
-            Ok(permit) => self.spawn_post("http answer", session, response.raw, permit),
-            Err(_) => {
+        match (Arc::clone(&self.answers).try_acquire_owned(), self.answer_room(&response.raw)) {
+            (Ok(permit), Some(room)) => self.spawn_post("http answer", session, response.raw, (permit, room)),
+            (Err(_), _) | (_, None) => {
                 tracing::warn!(server = %self.target.name, "too many requests of the server at once; one is dropped");
             }
         }
@@ -255,7 +258,11 @@ impl SessionLink {
         let (link, session, asked) = (Arc::clone(self), Arc::clone(session), id.clone());
         let responder = Responder::new(move |settled| {
             link.questions.over(&asked);
-            link.spawn_post("http answer", &session, question::told(&asked, &settled).raw, taken);
+            let told = question::told(&asked, &settled).raw;
+            // What stands for an answer without room is small, and its question has its place.
+            let room = link.answer_room(&told);
+            let told = if room.is_some() { told } else { question::no_room(&asked).raw };
+            link.spawn_post("http answer", &session, told, (taken, room));
         });
         self.questions.opened(id, responder.asked());
         Question { kind, params, responder }
@@ -268,6 +275,12 @@ impl SessionLink {
         if tokio::time::timeout(LISTEN_TIMEOUT, self.listening.cancelled()).await.is_err() {
             tracing::debug!(server = %self.target.name, "the session's stream is not answered yet");
         }
+    }
+
+    /// Makes room for an answer among those on their way; one that is larger than all of it has to be alone.
+    fn answer_room(&self, body: &Bytes) -> Option<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(body.len().min(ANSWERS_BYTES_MAX)).ok()?;
+        Arc::clone(&self.answers_bytes).try_acquire_many_owned(bytes).ok()
     }
 
     fn spawn_post(&self, task: &'static str, session: &Arc<Session>, body: Bytes, held: impl Send + 'static) {

@@ -322,6 +322,7 @@ fn cost_of_many_data_lines_is_linear() {
 
 // === limits ===
 
+/// [LIM-1]
 #[test]
 fn limits_are_exact() {
     let stream = b"data: 1\r\n\r\ndata: 2\n\n";

@@ -154,8 +154,13 @@ impl Client {
 
     /// Asks for a call and reads nothing; whoever drops what comes back has gone.
     pub(crate) async fn asks(&self, id: &str, name: &str, members: &str) -> Wire {
+        self.asks_with(id, name, "", members).await
+    }
+
+    /// The same with `_meta`.
+    pub(crate) async fn asks_with(&self, id: &str, name: &str, meta: &str, members: &str) -> Wire {
         let members = format!(r#""name":{},{members}"#, quoted(name));
-        self.writes("POST", &self.fields("tools/call", Some(name)), &self.body(id, "tools/call", "", &members)).await
+        self.writes("POST", &self.fields("tools/call", Some(name)), &self.body(id, "tools/call", meta, &members)).await
     }
 
     /// Posts a body.

@@ -1,25 +1,23 @@
 //! Servers that do harm, byte by byte, over every transport, and the siege in which a gateway bears them.
 //!
-//! A server is the same script over stdio (`hostile.py`) and over HTTP (here): what it does to a call is a list of steps,
+//! A server is the same script over stdio (`hostile.py`) and over HTTP (`hostile_http`): what it does to a call is a list of steps,
 //! chosen by the call's argument `how`. In each siege one gateway, as a process, stands before all of them and before one
 //! good server, whose calls must go on.
 
-use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use portcullis::runtime::Tasks;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::sync::mpsc;
 
 use super::client::{Answer, Client};
+use super::hostile_http::Http;
 use super::process::{Gateway, folder, lives, peak_memory_kib, until, within_deadline};
 use super::upstream::{Speaks, Upstream};
-use super::wire::{Wire, raw};
+use super::wire::raw;
 use super::{Era, quoted};
 
 /// How long a call of the good server may be under way in a siege.
@@ -73,38 +71,19 @@ pub(crate) struct Hostile {
     http: Option<Http>,
 }
 
+/// What requests meet at a server; without steps it is a good answer.
 #[derive(Clone, Default)]
-struct Facts {
-    calls: BTreeMap<String, Vec<Step>>,
-    lists: Option<Vec<Step>>,
+pub(super) struct Facts {
+    /// By the argument `how` of a call.
+    pub(super) calls: BTreeMap<String, Vec<Step>>,
+    /// The same for what a call is posted with, over HTTP+SSE.
+    pub(super) posts: BTreeMap<String, Vec<Step>>,
+    pub(super) lists: Option<Vec<Step>>,
+    /// A stream that belongs to no call; over HTTP.
+    pub(super) streams: Option<Vec<Step>>,
+    /// Large requests are not read; over HTTP.
+    pub(super) deaf: bool,
     changes: usize,
-}
-
-struct Http {
-    addr: SocketAddr,
-    state: Arc<HttpState>,
-    tasks: Tasks,
-}
-
-struct HttpState {
-    framing: Framing,
-    era: Era,
-    facts: Mutex<Facts>,
-    /// The requests of tools/call, and those of hostile lists.
-    calls: AtomicUsize,
-    lists: AtomicUsize,
-    changes: tokio::sync::Notify,
-    /// The answers to what it asked.
-    told: Mutex<Vec<String>>,
-    /// What is to be said on the stream of each session of HTTP+SSE.
-    sessions: Mutex<HashMap<String, mpsc::Sender<Job>>>,
-}
-
-/// What a request meets, on the stream of its session.
-struct Job {
-    steps: Vec<Step>,
-    id: String,
-    body: String,
 }
 
 /// A gateway under siege.
@@ -183,8 +162,9 @@ impl Framing {
 // === impl Hostile ===
 
 impl Hostile {
-    async fn start(framing: Framing, era: Era) -> Self {
-        let name = format!("{framing:?}-{}", era.word()).to_lowercase();
+    async fn start(framing: Framing, era: Era, number: usize) -> Self {
+        let number = if number == 0 { String::new() } else { format!("-{number}") };
+        let name = format!("{framing:?}-{}{number}", era.word()).to_lowercase();
         let http = if framing == Framing::Line { None } else { Some(Http::start(framing, era).await) };
         let hostile = Self { framing, era, name, facts: Mutex::default(), folder: folder(), http };
         hostile.put(Facts::default());
@@ -200,23 +180,48 @@ impl Hostile {
         std::fs::write(self.folder.join("new"), text).unwrap();
         std::fs::rename(self.folder.join("new"), self.folder.join("facts")).unwrap();
         if let Some(http) = &self.http {
-            *http.state.facts.lock().unwrap() = facts.clone();
+            http.put(facts.clone());
         }
         *self.facts.lock().unwrap() = facts;
     }
 
     /// Sets what a call with this `how` meets.
     pub(crate) fn meets(&self, how: &str, steps: Vec<Step>) {
+        self.edit(|facts| drop(facts.calls.insert(how.to_owned(), steps)));
+    }
+
+    /// Sets what the response to a call's POST is. Over HTTP+SSE nothing comes on the stream then; elsewhere it is what the
+    /// call meets.
+    pub(crate) fn responds(&self, how: &str, steps: Vec<Step>) {
+        if self.framing != Framing::Events {
+            return self.meets(how, steps);
+        }
+        self.edit(|facts| {
+            facts.calls.insert(how.to_owned(), Vec::new());
+            facts.posts.insert(how.to_owned(), steps);
+        });
+    }
+
+    /// Sets what a stream meets that belongs to no call, `None` being a good one; those that are open end. Over HTTP+SSE it
+    /// is the stream of a session.
+    pub(crate) fn streams(&self, steps: Option<Vec<Step>>) {
+        self.edit(|facts| facts.streams = steps);
+    }
+
+    /// Sets whether it leaves large requests unread.
+    pub(crate) fn deaf(&self, deaf: bool) {
+        self.edit(|facts| facts.deaf = deaf);
+    }
+
+    fn edit(&self, change: impl FnOnce(&mut Facts)) {
         let mut facts = self.facts.lock().unwrap().clone();
-        facts.calls.insert(how.to_owned(), steps);
+        change(&mut facts);
         self.put(facts);
     }
 
     /// Sets what a list meets, `None` being a good one, and says that the list has changed.
     pub(crate) fn lists(&self, steps: Option<Vec<Step>>) {
-        let mut facts = self.facts.lock().unwrap().clone();
-        (facts.lists, facts.changes) = (steps, facts.changes + 1);
-        self.put(facts);
+        self.edit(|facts| (facts.lists, facts.changes) = (steps, facts.changes + 1));
         if let Some(http) = &self.http {
             http.state.changes.notify_one();
         }
@@ -233,6 +238,11 @@ impl Hostile {
             Some(http) => http.state.lists.load(Ordering::SeqCst),
             None => std::fs::read(self.folder.join("facts.lists")).unwrap_or_default().len(),
         }
+    }
+
+    /// How many of its hostile streams are over.
+    pub(crate) fn streamed(&self) -> usize {
+        self.http.as_ref().map_or(0, |http| http.state.streams.load(Ordering::SeqCst))
     }
 
     /// The answers to what it asked.
@@ -265,260 +275,6 @@ impl Drop for Hostile {
     }
 }
 
-// === impl Http ===
-
-impl Http {
-    async fn start(framing: Framing, era: Era) -> Self {
-        let tasks = Tasks::new();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let state = Arc::new(HttpState {
-            framing,
-            era,
-            facts: Mutex::default(),
-            calls: AtomicUsize::new(0),
-            lists: AtomicUsize::new(0),
-            changes: tokio::sync::Notify::new(),
-            told: Mutex::default(),
-            sessions: Mutex::default(),
-        });
-        let (all, shared) = (tasks.clone(), Arc::clone(&state));
-        tasks.spawn("hostile server", async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let serving = Arc::clone(&shared);
-                all.spawn("hostile connection", async move { serving.serve(Wire::new(stream)).await });
-            }
-        });
-        Self { addr, state, tasks }
-    }
-}
-
-impl Drop for Http {
-    fn drop(&mut self) {
-        self.tasks.cancel();
-    }
-}
-
-/// An answer with its length, after which the connection can be used again.
-fn whole(text: &str) -> String {
-    format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{text}", text.len())
-}
-
-impl HttpState {
-    fn answer(&self, id: &str, result: &str) -> String {
-        let head =
-            if self.era == Era::Stateless { r#""resultType":"complete","ttlMs":0,"cacheScope":"public","# } else { "" };
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{head}{result}}}}}"#)
-    }
-
-    async fn serve(self: Arc<Self>, mut wire: Wire) {
-        if self.framing == Framing::Events {
-            return self.serve_two_urls(wire).await;
-        }
-        while let Some(head) = wire.head().await {
-            // A call may meet somebody who does not read it.
-            let body = wire.body(head.rest(true)).await;
-            if head.line.starts_with("GET") {
-                return self.tell(&mut wire, "").await;
-            }
-            let Some(id) = raw(&body, "id") else {
-                wire.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n").await;
-                continue;
-            };
-            let Some(method) = raw(&body, "method") else {
-                self.told.lock().unwrap().push(body);
-                wire.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n").await;
-                continue;
-            };
-            let stateless = body.contains("io.modelcontextprotocol/protocolVersion");
-            if stateless != (self.era == Era::Stateless) {
-                let error = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"no"}}}}"#);
-                wire.write(whole(&error).replace("200 OK", "400 Bad Request").as_bytes()).await;
-                continue;
-            }
-            let facts = self.facts.lock().unwrap().clone();
-            let method = method.trim_matches('"');
-            if method == "subscriptions/listen" {
-                return self.tell(&mut wire, &id).await;
-            }
-            if let Some(steps) = self.met(&facts, method, &body) {
-                self.run(&mut wire, &steps, &id, &body).await;
-                return;
-            }
-            if !wire.write(whole(&self.answer(&id, good(method))).as_bytes()).await {
-                return;
-            }
-        }
-    }
-
-    /// What a request meets, if it is no good answer; it is counted.
-    fn met(&self, facts: &Facts, method: &str, body: &str) -> Option<Vec<Step>> {
-        match method {
-            "tools/list" => {
-                let steps = facts.lists.clone()?;
-                self.lists.fetch_add(1, Ordering::SeqCst);
-                Some(steps)
-            }
-            "tools/call" => {
-                self.calls.fetch_add(1, Ordering::SeqCst);
-                let how = raw(body, "params.arguments.how").unwrap_or_default();
-                facts.calls.get(how.trim_matches('"')).cloned()
-            }
-            _ => None,
-        }
-    }
-
-    /// Serves HTTP+SSE: what a request meets happens on the stream of its session.
-    async fn serve_two_urls(&self, mut wire: Wire) {
-        while let Some(head) = wire.head().await {
-            let body = wire.body(head.rest(true)).await;
-            if head.line.starts_with("GET") {
-                return self.speak(&mut wire).await;
-            }
-            let session = head.line.split(' ').nth(1).and_then(|path| path.strip_prefix("/say?s="));
-            let session = session.and_then(|session| self.sessions.lock().unwrap().get(session).cloned());
-            let status = if session.is_some() { "202 Accepted" } else { "405 Method Not Allowed" };
-            wire.write(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").as_bytes()).await;
-            let (Some(session), Some(id)) = (session, raw(&body, "id")) else { continue };
-            let Some(method) = raw(&body, "method") else {
-                self.told.lock().unwrap().push(body);
-                continue;
-            };
-            let method = method.trim_matches('"');
-            let facts = self.facts.lock().unwrap().clone();
-            let steps = self
-                .met(&facts, method, &body)
-                .unwrap_or_else(|| vec![Step::Say(self.framing.message(&self.answer(&id, good(method))))]);
-            // The session may be over.
-            let _over = session.try_send(Job { steps, id, body }).is_err();
-        }
-    }
-
-    /// Keeps the stream of a session.
-    async fn speak(&self, wire: &mut Wire) {
-        static SESSIONS: AtomicUsize = AtomicUsize::new(0);
-        let (session, mut jobs) = mpsc::channel(1024);
-        let number = SESSIONS.fetch_add(1, Ordering::SeqCst).to_string();
-        self.sessions.lock().unwrap().insert(number.clone(), session);
-        let begin = Framing::Sse.begin();
-        wire.write(format!("{begin}event: endpoint\ndata: /say?s={number}\n\n").as_bytes()).await;
-        loop {
-            let goes_on = tokio::select! {
-                () = wire.gone() => false,
-                Some(Job { steps, id, body }) = jobs.recv() => self.run(wire, &steps, &id, &body).await,
-                () = self.changes.notified() => {
-                    let text = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
-                    wire.write(self.framing.message(text).as_bytes()).await
-                }
-            };
-            if !goes_on {
-                self.sessions.lock().unwrap().remove(&number);
-                return;
-            }
-        }
-    }
-
-    /// Keeps a stream on which list changes are told.
-    async fn tell(&self, wire: &mut Wire, id: &str) {
-        let meta = if id.is_empty() {
-            String::new()
-        } else {
-            format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#)
-        };
-        let said = |method: &str, params: &str| {
-            Framing::Sse
-                .message(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{params}}}}}"#))
-        };
-        let mut text = Framing::Sse.begin().to_owned();
-        if !id.is_empty() {
-            text +=
-                &said("subscriptions/acknowledged", &format!(r#""notifications":{{"toolsListChanged":true}},{meta}"#));
-        }
-        if !wire.write(text.as_bytes()).await {
-            return;
-        }
-        loop {
-            tokio::select! {
-                () = wire.gone() => return,
-                () = self.changes.notified() => {
-                    if !wire.write(said("tools/list_changed", &meta).as_bytes()).await {
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Does what the steps say; `false` if they end the connection. One that is no shared stream is used up in any case.
-    async fn run(&self, wire: &mut Wire, steps: &[Step], id: &str, body: &str) -> bool {
-        let token = raw(body, "params._meta.progressToken").unwrap_or_else(|| "null".to_owned());
-        let good = self.answer(id, r#""content":[{"type":"text","text":"ok"}]"#);
-        let filled = |text: &str| text.replace("@ID@", id).replace("@TOKEN@", &token).replace("@GOOD@", &good);
-        for step in steps {
-            let goes_on = match step {
-                Step::Say(text) => wire.write(filled(text).as_bytes()).await,
-                Step::Number(text, count) => {
-                    let text = filled(text);
-                    let mut goes_on = true;
-                    let mut at = 0;
-                    while goes_on && at < *count {
-                        let end = (at + 1000).min(*count);
-                        let part: String = (at..end).map(|at| text.replace("@N@", &at.to_string())).collect();
-                        goes_on = wire.write(part.as_bytes()).await;
-                        at = end;
-                    }
-                    goes_on
-                }
-                Step::Forever(text) => {
-                    let text = filled(text);
-                    let text = text.repeat((65536 / text.len()).max(1));
-                    while wire.write(text.as_bytes()).await {}
-                    false
-                }
-                Step::Slow(text, pause) => {
-                    let mut goes_on = true;
-                    for byte in filled(text).as_bytes() {
-                        goes_on = goes_on && wire.write(&[*byte]).await;
-                        tokio::time::sleep(Duration::from_millis(*pause)).await;
-                    }
-                    goes_on
-                }
-                Step::Cut(bytes) => {
-                    let text = match self.framing {
-                        Framing::Sse => format!("{}{}", Framing::Sse.begin(), Framing::Sse.message(&good)),
-                        Framing::Events => self.framing.message(&good),
-                        Framing::Json | Framing::Line => whole(&good),
-                    };
-                    wire.write(text.as_bytes().get(..*bytes).unwrap_or(text.as_bytes())).await;
-                    false
-                }
-                Step::Hold => {
-                    wire.gone().await;
-                    false
-                }
-                Step::Stderr(..) | Step::Fork(_) | Step::Stubborn => panic!("{step:?} is for pipes"),
-            };
-            if !goes_on {
-                return false;
-            }
-        }
-        true
-    }
-}
-
-/// The good result of a request.
-fn good(method: &str) -> &'static str {
-    match method {
-        "initialize" => {
-            r#""protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"bad","version":"1"}"#
-        }
-        "server/discover" => r#""supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}"#,
-        "tools/list" => r#""tools":[{"name":"attack","inputSchema":{"type":"object"}}]"#,
-        "tools/call" => r#""content":[{"type":"text","text":"ok"}]"#,
-        _ => "",
-    }
-}
-
 // === impl Siege ===
 
 impl Siege {
@@ -530,17 +286,31 @@ impl Siege {
 
     /// The same with tables of the configuration beside the servers'.
     pub(crate) async fn begin_with(framings: &[Framing], lines: &str, tables: &str) -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
-        let good = Upstream::start(Speaks::Both, false, &["echo"]).await;
         let mut bad = Vec::new();
         for framing in framings {
             // HTTP+SSE has the older era alone.
             let eras: &[Era] = if *framing == Framing::Events { &[Era::Legacy] } else { &super::ERAS };
             for era in eras.iter().copied() {
-                bad.push(Hostile::start(*framing, era).await);
+                bad.push(Hostile::start(*framing, era, 0).await);
             }
         }
+        Self::before(bad, lines, tables).await
+    }
+
+    /// Starts a gateway before so many hostile servers of HTTP+SSE, and a good one: each may lose its session once, for
+    /// whoever loses one again and again is held back.
+    pub(crate) async fn of_streams(count: usize, lines: &str) -> Self {
+        let mut bad = Vec::new();
+        for number in 0..count {
+            bad.push(Hostile::start(Framing::Events, Era::Legacy, number).await);
+        }
+        Self::before(bad, lines, "").await
+    }
+
+    async fn before(bad: Vec<Hostile>, lines: &str, tables: &str) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
+        let good = Upstream::start(Speaks::Both, false, &["echo"]).await;
         let mut servers = vec![("good".to_owned(), good.lines())];
         servers.extend(bad.iter().map(|one| (one.name.clone(), format!("{lines}\n{}", one.lines(&mark)))));
         servers.last_mut().expect("a server").1.push_str(&format!("\n{tables}"));

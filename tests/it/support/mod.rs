@@ -6,6 +6,7 @@ mod client;
 mod command;
 mod deaths;
 mod hostile;
+mod hostile_http;
 mod piped;
 mod process;
 pub(crate) mod quiz;

@@ -292,10 +292,13 @@ class TwoUrls(Handler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         number = self.path.partition("/messages?session=")[2]
-        if number not in sessions:
-            return self.whole(404 if number else 405, b"")
+        if not number:
+            return self.whole(405, b"")
+        # Also where the session is over: what was posted at its end has been heard all the same.
         message = json.loads(body)
         note_down("gateway", message, headers=dict(self.headers), session=number)
+        if number not in sessions:
+            return self.whole(404, b"")
         self.whole(202, b"")
         if "method" not in message or "id" not in message:
             return heard(message)

@@ -135,6 +135,7 @@ async fn failures_are_no_finding() {
     assert!(why.contains("nothing here"), "{why}");
 }
 
+/// [TRN-1]: a revision that is named skips the probe.
 #[tokio::test]
 async fn an_era_that_is_wanted_or_configured_is_not_probed_for() {
     let lab = Lab::new(|request| legacy(request, |_| Vec::new())).await;

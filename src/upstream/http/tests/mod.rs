@@ -3,6 +3,7 @@
 //! Not for: real servers; those belong to the integration tests.
 
 mod answers;
+mod asked;
 mod caps;
 mod eras;
 mod events;

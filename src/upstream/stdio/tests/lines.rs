@@ -163,7 +163,7 @@ async fn an_endless_line_ends_the_child() {
     assert!(started.link.last_words().unwrap().contains("4 × max_response_bytes"));
 }
 
-/// [FC-STD-05, R71]
+/// [TRN-3, FC-STD-05, R71]
 #[tokio::test]
 async fn a_flood_on_stderr_is_drained() {
     if !python() {
