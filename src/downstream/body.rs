@@ -180,6 +180,9 @@ where
         }
         if first.is_empty() && rest.is_empty() {
             first = data;
+            if body.is_end_stream() {
+                break;
+            }
             continue;
         }
         if rest.is_empty() {

@@ -5,15 +5,15 @@
 use http::HeaderValue;
 
 use crate::identity::Credential;
-use crate::secret::Secret;
+use crate::secret::Lent;
 
 use super::headers::{Headers, Known, trimmed};
 
 /// Reads `Authorization: Bearer` and `x-api-key`; both may be there if they say the same.
-pub(super) fn read(headers: &Headers) -> Credential {
+pub(super) fn read(headers: &Headers) -> Credential<'_> {
     let bearer = one(headers, Known::Authorization).map(|value| value.map(bearer));
     let key = one(headers, Known::ApiKey);
-    let api_key = |token: &str| Credential::ApiKey(Secret::new(token.to_owned()));
+    let api_key = |token| Credential::ApiKey(Lent::new(token));
     match (bearer, key) {
         (Ok(None), Ok(None)) => Credential::None,
         (Ok(Some(Some(token))), Ok(None)) | (Ok(None), Ok(Some(token))) => api_key(token),
@@ -45,15 +45,15 @@ fn bearer(value: &str) -> Option<&str> {
 mod tests {
     use http::{HeaderName, HeaderValue};
 
-    use super::read;
+    use super::{Headers, read};
     use crate::identity::Credential;
-    use crate::secret::Secret;
+    use crate::secret::Lent;
 
     #[test]
     fn present_but_malformed_is_not_absent() {
-        let key = |text: &str| Credential::ApiKey(Secret::new(text.to_owned()));
+        let key = |text| Credential::ApiKey(Lent::new(text));
         let (auth, api) = ("authorization", "x-api-key");
-        let cases: [(&[(&str, &str)], Credential); 16] = [
+        let cases: [(&[(&str, &str)], Credential<'_>); 16] = [
             (&[], Credential::None),
             (&[(auth, "Bearer k")], key("k")),
             (&[(auth, "bEARER   k ")], key("k")),
@@ -75,7 +75,7 @@ mod tests {
             let line = |(name, value): &(&'static str, &'static str)| {
                 (HeaderName::from_static(name), HeaderValue::from_static(value))
             };
-            let headers = fields.iter().map(line).collect();
+            let headers: Headers = fields.iter().map(line).collect();
             assert_eq!(read(&headers), expected, "{fields:?}");
         }
     }

@@ -45,13 +45,17 @@ pub(super) enum Begun {
 impl<H: Handler> Door<H> {
     /// Answers a message of a legacy session.
     pub(super) async fn legacy(&self, visit: &Visit<H::Caller>, message: Message, meta: RequestMeta) -> Response<Body> {
-        let id = match &message {
-            Message::Request(request) => Some(request.id.clone()),
-            Message::Notification(_) | Message::Response(_) => None,
-        };
         let session = match self.session(visit) {
             Ok(session) => session,
-            Err(fault) => return visit.refuse(fault, id),
+            Err(fault) => {
+                return visit.refuse(
+                    fault,
+                    match message {
+                        Message::Request(request) => Some(request.id),
+                        Message::Notification(_) | Message::Response(_) => None,
+                    },
+                );
+            }
         };
         let take = visit.take.in_session();
         match message {
@@ -180,10 +184,7 @@ impl<H: Handler> Door<H> {
         };
         let exchange =
             Exchange { endpoint: visit.endpoint.clone(), client: session.facts(), owner: session.owner(), call };
-        let running = self
-            .call_of_session(visit, session, exchange, form)
-            .stopped_by(guard.stop().clone())
-            .holding((guard, self.drain.guard()));
+        let running = self.call_of_session(visit, session, exchange, form).in_session(guard, self.drain.guard());
         let running = match survives {
             Some(call) => running.surviving(self.survive(), call),
             None => running,

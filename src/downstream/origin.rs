@@ -55,11 +55,14 @@ pub(super) fn check(
 ) -> Result<Option<HeaderValue>, Foreign> {
     let target = uri.authority().map(http::uri::Authority::as_str);
     let host = headers.single(Known::Host).map_err(|_| Foreign::Host)?;
-    let host = host.map(|host| host.to_str().map_err(|_| Foreign::Host)).transpose()?;
-    // HTTP/2 says it in `:authority`; a `Host` beside it is judged too.
-    let host = if version == Version::HTTP_2 { host.or(target) } else { host };
-    if !host_allowed(host, reach, settings) || !target.is_none_or(|_| host_allowed(target, reach, settings)) {
-        return Err(Foreign::Host);
+    let local = target.is_none() && host.is_some_and(|host| is_plain_loopback(host.as_bytes()));
+    if !(local && reach == Reach::Loopback) {
+        let host = host.map(|host| host.to_str().map_err(|_| Foreign::Host)).transpose()?;
+        // HTTP/2 says it in `:authority`; a `Host` beside it is judged too.
+        let host = if version == Version::HTTP_2 { host.or(target) } else { host };
+        if !host_allowed(host, reach, settings) || !target.is_none_or(|_| host_allowed(target, reach, settings)) {
+            return Err(Foreign::Host);
+        }
     }
     let Some(origin) = headers.single(Known::Origin).map_err(|_| Foreign::Origin)? else { return Ok(None) };
     let text = origin.to_str().map_err(|_| Foreign::Origin)?;
@@ -103,6 +106,20 @@ fn name_of(authority: &str) -> Option<&str> {
     let good = rest.is_empty() || port.is_some_and(|port| port.parse::<u16>().is_ok());
     let odd = |name: &str| memchr::memchr3(b'@', b'/', b' ', name.as_bytes()).is_some();
     (good && !name.is_empty() && !odd(name)).then_some(name)
+}
+
+/// Says at a glance what is true of nearly every local client's `Host`: a name of this machine, and a port or none. What it does
+/// not see is looked at in full.
+fn is_plain_loopback(host: &[u8]) -> bool {
+    let port = host.strip_prefix(b"127.0.0.1").or_else(|| host.strip_prefix(b"localhost"));
+    match port {
+        Some([]) => true,
+        Some([b':', digits @ ..]) => {
+            let fits = matches!(digits.len(), 1..=4) || (digits.len() == 5 && *digits <= b"65535"[..]);
+            fits && digits.iter().all(u8::is_ascii_digit)
+        }
+        Some(_) | None => false,
+    }
 }
 
 /// An address cannot be pointed elsewhere by a name server, so any loopback one will do.

@@ -11,7 +11,8 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::Semaphore;
 
 use crate::exchange::{Event, EventStream, Handling, Reject, RejectKind, ReplyBody, ServerCall};
-use crate::runtime::{Stop, Tasks};
+use crate::runtime::{DrainGuard, Stop, Tasks};
+use crate::session::CallGuard;
 
 /// A call that runs.
 pub(super) struct Running {
@@ -31,7 +32,9 @@ pub(super) struct Survive {
 struct Inner {
     state: State,
     stop: Stopper,
-    /// Given back with the outcome: ids in flight.
+    /// Given back with the outcome: a session's id in flight, and a place in the drain.
+    session: Option<(CallGuard, DrainGuard)>,
+    /// The same of other calls.
     holds: Option<Box<dyn Send>>,
     /// Given back with the body.
     guards: Vec<Box<dyn Send>>,
@@ -56,7 +59,8 @@ impl Running {
     /// Takes a call that ends when its holder drops it.
     pub(super) fn new(call: Handling) -> Self {
         let state = State::Calling(call);
-        Self { inner: Some(Inner { state, stop: Stopper::Nothing, holds: None, guards: Vec::new() }), survive: None }
+        let inner = Inner { state, stop: Stopper::Nothing, session: None, holds: None, guards: Vec::new() };
+        Self { inner: Some(inner), survive: None }
     }
 
     /// Ends the call without an outcome once the signal is given.
@@ -83,6 +87,15 @@ impl Running {
                 Some(before) => Box::new((before, hold)),
                 None => Box::new(hold),
             });
+        }
+        self
+    }
+
+    /// Keeps what a session's call has taken until the outcome is known; its id stops the call.
+    pub(super) fn in_session(mut self, call: CallGuard, drain: DrainGuard) -> Self {
+        if let Some(inner) = &mut self.inner {
+            inner.stop = Stopper::Signal(call.stop().clone());
+            inner.session = Some((call, drain));
         }
         self
     }
@@ -124,8 +137,11 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if self.inner.as_ref().is_none_or(|inner| matches!(inner.state, State::Over)) {
+            return;
+        }
         let (Some(mut inner), Some((survive, _))) = (self.inner.take(), self.survive.take()) else { return };
-        if matches!(inner.state, State::Over) || survive.tasks.cancelled().is_cancelled() {
+        if survive.tasks.cancelled().is_cancelled() {
             return;
         }
         let Ok(slot) = Arc::clone(&survive.slots).try_acquire_owned() else {
@@ -191,6 +207,7 @@ impl Inner {
     fn finish(&mut self) {
         self.state = State::Over;
         self.stop = Stopper::Nothing;
+        self.session = None;
         self.holds = None;
     }
 }

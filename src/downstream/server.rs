@@ -182,8 +182,8 @@ impl<H: Handler> Door<H> {
         let mut seen = Seen { principal: None, method: verb_label(&verb) };
         let allowed = origin::check((&uri, version, &headers), reach, &self.settings);
         let mut response = match allowed {
-            Ok(None) => self.route((verb, uri, headers), body, (account, &mut seen)).await,
-            Ok(Some(origin)) => with_cors(self.route((verb, uri, headers), body, (account, &mut seen)).await, origin),
+            Ok(None) => self.route((verb, &uri, headers), body, (account, &mut seen)).await,
+            Ok(Some(origin)) => with_cors(self.route((verb, &uri, headers), body, (account, &mut seen)).await, origin),
             Err(foreign) => seen.refuse(foreign.refusal(&uri, &headers)),
         };
         if account.is_over(&self.connections) {
@@ -199,7 +199,7 @@ impl<H: Handler> Door<H> {
 
     async fn route<B>(
         self: &Arc<Self>,
-        (verb, uri, headers): (Verb, Uri, Headers),
+        (verb, uri, headers): (Verb, &Uri, Headers),
         body: B,
         (account, seen): (&Account, &mut Seen),
     ) -> Response<Body>

@@ -175,8 +175,13 @@ fn check_headers<C>(visit: &Visit<C>, request: &Request, version: &str) -> Check
     };
     let twice = |err: json::JsonError| Refusal::from(Fault::Meta(err.to_string()));
     let target = request.params.as_deref().map(|params| params.get(key)).transpose().map_err(twice)?.flatten();
-    let target = target.and_then(json::text);
-    match (visit.headers.text(Known::Name), target) {
+    let header = visit.headers.text(Known::Name);
+    if let (Single::Value(header), Some(spelled)) = (header, target)
+        && says_the_same(header, spelled.get())
+    {
+        return Ok(());
+    }
+    match (header, target.and_then(json::text)) {
         (Single::Value(header), Some(target)) => {
             let header = decode_value(header).map_err(|_| mismatch("Mcp-Name"))?;
             if header == target { Ok(()) } else { Err(mismatch("Mcp-Name")) }
@@ -185,6 +190,13 @@ fn check_headers<C>(visit: &Visit<C>, request: &Request, version: &str) -> Check
         (Single::Absent, None) => Ok(()),
         (Single::Absent | Single::Bad | Single::Value(_), _) => Err(mismatch("Mcp-Name")),
     }
+}
+
+/// Says whether a header is what a JSON string spells, without a look at what either has to be decoded for: what it does not
+/// see is read in full.
+fn says_the_same(header: &str, spelled: &[u8]) -> bool {
+    let plain = !header.starts_with("=?") && memchr::memchr(b'\\', spelled).is_none();
+    plain && spelled.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) == Some(header.as_bytes())
 }
 
 fn call_of<C: crate::exchange::Caller>(

@@ -46,7 +46,7 @@ pub trait Handler: Send + Sync + 'static {
     ///
     /// # Errors
     /// A [`Reject`] of kind `Unauthenticated` or `NotMapped`.
-    fn identify(&self, credential: &Credential) -> Result<Self::Caller, Reject>;
+    fn identify(&self, credential: &Credential<'_>) -> Result<Self::Caller, Reject>;
 
     /// Returns the same caller in the state of this moment: what a reload has taken away, it has no longer.
     fn renewed(&self, caller: Self::Caller) -> Self::Caller;

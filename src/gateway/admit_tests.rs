@@ -16,7 +16,7 @@ use crate::id::UpstreamName;
 use crate::identity::Credential;
 use crate::limit::LimitSettings;
 use crate::runtime::Tasks;
-use crate::secret::Secret;
+use crate::secret::Lent;
 use crate::upstream::{TargetSet, fake};
 use crate::wire::mcp::Method;
 
@@ -46,7 +46,7 @@ impl Hall {
 
     fn call(&self, key: &str, tool: &str) -> Pin<Box<dyn Future<Output = Reply> + Send>> {
         let [client, _] = clients();
-        let caller = self.gateway.identify(&Credential::ApiKey(Secret::new(key.to_owned()))).unwrap();
+        let caller = self.gateway.identify(&Credential::ApiKey(Lent::new(key))).unwrap();
         Box::pin(self.gateway.call(caller, exchange(Endpoint::All, &client, tool_call(tool))))
     }
 
@@ -105,7 +105,7 @@ async fn a_call_over_its_rate_is_refused_until_the_time_it_says() {
     hall.clock.advance(Duration::from_secs(30));
     assert!(done(hall.call("key0", "one__quick").await).0.is_ok());
 
-    let caller = hall.gateway.identify(&Credential::ApiKey(Secret::new("key0".to_owned()))).unwrap();
+    let caller = hall.gateway.identify(&Credential::ApiKey(Lent::new("key0"))).unwrap();
     assert_eq!((0..9).filter(|_| hall.gateway.admit(&caller).is_ok()).count(), 5);
     let refusal = hall.gateway.admit(&caller).unwrap_err();
     assert_eq!((refusal.kind, refusal.retry), (RejectKind::Busy, Retry::After(Duration::from_secs(12))));

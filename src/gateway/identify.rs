@@ -54,7 +54,7 @@ impl Proof {
 }
 
 impl Identified {
-    pub(super) fn of(gateway: &Gateway, credential: &Credential) -> Result<Self, Reject> {
+    pub(super) fn of(gateway: &Gateway, credential: &Credential<'_>) -> Result<Self, Reject> {
         let snapshot = gateway.snapshot.load_full();
         let (principal, proof) = match (snapshot.settings().auth, credential) {
             (_, Credential::Local(principal)) => (principal.clone(), Proof::Pipe),

@@ -179,7 +179,7 @@ type Permitted = (Inspection, Authorized);
 impl Handler for Gateway {
     type Caller = Identified;
 
-    fn identify(&self, credential: &Credential) -> Result<Identified, Reject> {
+    fn identify(&self, credential: &Credential<'_>) -> Result<Identified, Reject> {
         Identified::of(self, credential)
     }
 

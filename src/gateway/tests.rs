@@ -22,7 +22,7 @@ use crate::identity::{ApiKeyHash, Credential, KeyRing};
 use crate::limit::LimitSettings;
 use crate::policy::{CapRules, Pattern, Profile};
 use crate::runtime::Tasks;
-use crate::secret::Secret;
+use crate::secret::Lent;
 use crate::upstream::{TargetSet, fake};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
 use crate::wire::mcp::{CallParams, Kind, LEGACY_LATEST, Method, RequestMeta, STATELESS_LATEST};
@@ -58,7 +58,7 @@ pub(super) fn call_of(method: Method, key: &str, name: &str) -> Call {
 }
 
 pub(super) async fn outcome(gateway: &Arc<Gateway>, key: &str, exchange: Exchange) -> Outcome {
-    let caller = gateway.identify(&Credential::ApiKey(Secret::new(key.to_owned()))).unwrap();
+    let caller = gateway.identify(&Credential::ApiKey(Lent::new(key))).unwrap();
     match gateway.call(caller, exchange).await.into_parts() {
         (ReplyBody::Done(outcome), _) => *outcome,
         (ReplyBody::Events(_), _) => panic!("events"),
@@ -196,7 +196,7 @@ async fn check(tools: &[Vec<String>], rules: &[Rules]) {
     for (index, _) in rules.iter().enumerate() {
         let key = format!("key{index}");
         for endpoint in &endpoints {
-            let caller = gateway.identify(&Credential::ApiKey(Secret::new(key.clone()))).unwrap();
+            let caller = gateway.identify(&Credential::ApiKey(Lent::new(&key))).unwrap();
             if !caller.serves(endpoint) {
                 continue;
             }
@@ -241,7 +241,7 @@ async fn credentials_fail_closed() {
         Clock::manual(),
     )
     .unwrap();
-    for credential in [Credential::None, Credential::Malformed, Credential::ApiKey(Secret::new("key1".to_owned()))] {
+    for credential in [Credential::None, Credential::Malformed, Credential::ApiKey(Lent::new("key1"))] {
         assert!(gateway.identify(&credential).is_err(), "{credential:?}");
     }
     settings.auth = Auth::None;
@@ -270,7 +270,7 @@ async fn a_call_has_an_end() {
     assert_eq!(refusal.kind, crate::exchange::RejectKind::UpstreamTimeout);
     assert!(refusal.public.contains("'one'") && refusal.public.contains("tool_timeout_secs"), "{}", refusal.public);
     assert_eq!(cancelled(), 1);
-    let caller = gateway.identify(&Credential::ApiKey(Secret::new("key0".to_owned()))).unwrap();
+    let caller = gateway.identify(&Credential::ApiKey(Lent::new("key0"))).unwrap();
     let reply = gateway.call(caller, exchange(Endpoint::All, &client, tool_call("one__hang_progress"))).await;
     let (ReplyBody::Events(mut events), _guards) = reply.into_parts() else { panic!("no events") };
     let mut progress = 0;
@@ -333,7 +333,7 @@ async fn a_call_under_way_is_judged_by_each_reload() {
         .unwrap();
         let [client, _] = clients();
         let begin = |tool: &'static str| {
-            let caller = gateway.identify(&Credential::ApiKey(Secret::new("key0".to_owned()))).unwrap();
+            let caller = gateway.identify(&Credential::ApiKey(Lent::new("key0"))).unwrap();
             gateway.call(caller, exchange(Endpoint::All, &client, tool_call(tool)))
         };
         let mut silent = std::pin::pin!(begin("one__hang"));

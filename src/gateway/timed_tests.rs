@@ -15,7 +15,7 @@ use crate::gateway::{Gateway, GatewaySettings};
 use crate::id::UpstreamName;
 use crate::identity::Credential;
 use crate::runtime::Tasks;
-use crate::secret::Secret;
+use crate::secret::Lent;
 use crate::upstream::{TargetSet, fake};
 
 struct Hall {
@@ -46,7 +46,7 @@ impl Hall {
     /// Begins a call, and returns what comes of it.
     async fn begin(&self, tool: &str) -> EventStream {
         let [client, _] = clients();
-        let caller = self.gateway.identify(&Credential::ApiKey(Secret::new("key0".to_owned()))).unwrap();
+        let caller = self.gateway.identify(&Credential::ApiKey(Lent::new("key0"))).unwrap();
         let reply = self.gateway.call(caller, exchange(Endpoint::All, &client, tool_call(tool))).await;
         let (ReplyBody::Events(events), _) = reply.into_parts() else { panic!("no events") };
         events

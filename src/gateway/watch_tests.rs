@@ -10,7 +10,7 @@ use crate::gateway::tests::settings;
 use crate::id::UpstreamName;
 use crate::identity::Credential;
 use crate::runtime::Tasks;
-use crate::secret::Secret;
+use crate::secret::Lent;
 use crate::upstream::fake;
 
 /// [LIM-6]: with each snapshot every client's watches are judged anew, one client in each turn: the others' tasks have theirs in
@@ -28,7 +28,8 @@ async fn judging_many_holds_nobody_up() {
     gateway.caught_up(1).await;
     let watching: Vec<Watching> = (0..CLIENTS)
         .map(|client| {
-            let key = Credential::ApiKey(Secret::new(format!("key{}", client % 2)));
+            let key = format!("key{}", client % 2);
+            let key = Credential::ApiKey(Lent::new(&key));
             let watching = Watching::default();
             assert!(watching.begin("file:///x").unwrap());
             assert!(watching.hold("file:///x", None).is_none());

@@ -255,17 +255,8 @@ impl ResponseBody {
     /// Reads the rest of a body of which `begun` has been read.
     ///
     /// # Errors
-    /// As [`Self::collect`]; `bytes_max` bounds both together. Where nothing was read and the length is announced, `seen` is
-    /// shown what there is each time that some has come.
-    pub async fn collect_after(
-        self,
-        begun: Bytes,
-        bytes_max: usize,
-        seen: impl FnMut(&[u8]),
-    ) -> Result<Bytes, BodyError> {
-        if begun.is_empty() {
-            return self.collect_seen(bytes_max, seen).await;
-        }
+    /// As [`Self::collect`]; `bytes_max` bounds both together.
+    pub async fn collect_after(self, begun: Bytes, bytes_max: usize) -> Result<Bytes, BodyError> {
         let left = bytes_max.checked_sub(begun.len()).ok_or(BodyError::TooLarge(bytes_max))?;
         let rest = self.collect(left).await.map_err(|err| match err {
             BodyError::TooLarge(_) => BodyError::TooLarge(bytes_max),
@@ -285,7 +276,11 @@ impl ResponseBody {
         self.collect_seen(bytes_max, |_| {}).await
     }
 
-    async fn collect_seen(mut self, bytes_max: usize, seen: impl FnMut(&[u8])) -> Result<Bytes, BodyError> {
+    /// The same; where its length is announced, `seen` is shown what there is each time that some has come.
+    ///
+    /// # Errors
+    /// As [`Self::collect`].
+    pub async fn collect_seen(mut self, bytes_max: usize, seen: impl FnMut(&[u8])) -> Result<Bytes, BodyError> {
         if let (Framing::Length(length), Some((connection, _))) = (self.framing, &mut self.connection) {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
             if length > bytes_max {

@@ -63,6 +63,8 @@ pub(super) trait Quiet: AsyncRead + Unpin {
 pub(super) struct Connection<S> {
     stream: S,
     read: BytesMut,
+    /// The request that is sent, with a small body; kept as room for the next.
+    out: Vec<u8>,
     /// What the stream takes is not sent at once, and a write that fails may have sent a part.
     buffers: bool,
     /// All that was said on it so far leaves it usable.
@@ -129,6 +131,21 @@ impl Headers {
         self.lines.iter().find(|(key, _)| self.is(key, name)).map(|(_, value)| self.part(value))
     }
 
+    /// Returns the length of the body where one readable `Content-Length` is all that is said of it, and nothing of the
+    /// connection.
+    fn only_length(&self) -> Option<u64> {
+        let mut length = None;
+        for (key, value) in &self.lines {
+            match key.end - key.start {
+                10 if self.is(key, "connection") => return None,
+                14 if self.is(key, "content-length") && length.replace(value).is_some() => return None,
+                17 if self.is(key, "transfer-encoding") => return None,
+                _ => {}
+            }
+        }
+        decimal(self.part(length?))
+    }
+
     fn part(&self, at: &Range<u32>) -> &[u8] {
         self.text.get(at.start as usize..at.end as usize).unwrap_or_default()
     }
@@ -167,6 +184,14 @@ impl Head {
         };
         let lines = response.headers.iter().map(|line| (place(line.name.as_bytes()), place(line.value))).collect();
         let headers = Headers { text: read.split_to(length).freeze(), lines };
+        // Nearly always there is one length, and nothing else that tells of the body or the connection.
+        if let Some(length) = headers.only_length()
+            && modern
+            && has_body(status)
+        {
+            let framing = if length == 0 { Framing::Done } else { Framing::Length(length) };
+            return Ok(Some((Self { status, headers, framing }, true)));
+        }
         let (framing, sound) = framing(status, &headers, modern)?;
         let closes = headers.all("connection").flat_map(tokens).any(|token| token.eq_ignore_ascii_case(b"close"));
         let reusable = sound && modern && !closes && framing != Framing::Close;
@@ -174,18 +199,15 @@ impl Head {
     }
 }
 
+/// Says whether a response of this status has a body, be it empty.
+fn has_body(status: StatusCode) -> bool {
+    !status.is_informational() && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
 /// Finds the one rule that tells where the body ends (RFC 9112 §6.3), and whether the connection can be trusted after it.
 fn framing(status: StatusCode, headers: &Headers, modern: bool) -> Result<(Framing, bool), ExchangeError> {
-    if status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+    if !has_body(status) {
         return Ok((Framing::Done, true));
-    }
-    // Nearly always there is one length, and no coding.
-    let mut stated = headers.all("content-length");
-    if let (Some(length), None) = (stated.next(), stated.next())
-        && let Some(length) = decimal(length)
-        && headers.get("transfer-encoding").is_none()
-    {
-        return Ok((if length == 0 { Framing::Done } else { Framing::Length(length) }, true));
     }
     let mut codings = headers.all("transfer-encoding").flat_map(tokens);
     let coded = codings.next();
@@ -227,7 +249,8 @@ fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Takes a stream whose writes are sent as they are taken: a socket.
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, read: BytesMut::new(), buffers: false, clean: true, grown: false, head: Coming::Whole, aside: 0 }
+        let (read, out) = (BytesMut::new(), Vec::new());
+        Self { stream, read, out, buffers: false, clean: true, grown: false, head: Coming::Whole, aside: 0 }
     }
 
     /// Takes a stream that holds back what it takes, and sends parts of a write that fails: TLS.
@@ -241,6 +264,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // An idle connection does not hold it.
             self.read = BytesMut::new();
             self.grown = false;
+        }
+        if self.out.capacity() > READ_BYTES {
+            self.out = Vec::new();
         }
         self.clean && self.read.is_empty()
     }
@@ -258,13 +284,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// # Errors
     /// [`ExchangeError`] and how many bytes were written at most: with 0 the server has seen nothing.
     pub(super) async fn exchange(&mut self, head: &[u8], body: &Bytes) -> Result<Head, (ExchangeError, usize)> {
-        let mut head = spell(head, body);
-        let mut body = if body.len() <= JOIN_BYTES_MAX {
-            head.extend_from_slice(body);
-            Bytes::new()
-        } else {
-            body.clone()
-        };
+        let mut body = spell(&mut self.out, head, body);
+        let mut of_out = 0;
         self.clean = false;
         self.head = Coming::Whole;
         self.aside = 0;
@@ -272,8 +293,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut refused = None;
         let mut flushed = !self.buffers;
         let answered = poll_fn(|cx| {
-            while refused.is_none() && !(head.is_empty() && body.is_empty()) {
-                let parts = [IoSlice::new(&head), IoSlice::new(&body)];
+            while refused.is_none() && !(of_out == self.out.len() && body.is_empty()) {
+                let head = self.out.get(of_out..).unwrap_or_default();
+                let parts = [IoSlice::new(head), IoSlice::new(body)];
                 match Pin::new(&mut self.stream).poll_write_vectored(cx, &parts) {
                     Poll::Pending => break,
                     Poll::Ready(Ok(0)) => refused = Some(Error::from(ErrorKind::WriteZero)),
@@ -285,12 +307,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     Poll::Ready(Ok(count)) => {
                         written += count;
                         let of_head = count.min(head.len());
-                        head.advance(of_head);
-                        body.advance(count - of_head);
+                        of_out += of_head;
+                        body = body.get(count - of_head..).unwrap_or_default();
                     }
                 }
             }
-            if self.buffers && !flushed && refused.is_none() && head.is_empty() && body.is_empty() {
+            if self.buffers && !flushed && refused.is_none() && of_out == self.out.len() && body.is_empty() {
                 match Pin::new(&mut self.stream).poll_flush(cx) {
                     Poll::Pending => {}
                     Poll::Ready(Ok(())) => flushed = true,
@@ -300,7 +322,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.poll_head(cx)
         })
         .await;
-        let sent = head.is_empty() && body.is_empty() && flushed;
+        let sent = of_out == self.out.len() && body.is_empty() && flushed;
         match answered {
             Ok((head, reusable)) => {
                 self.clean = reusable && sent;
@@ -493,10 +515,13 @@ enum Step {
     More,
 }
 
-/// Spells the end of a request's head. A request without a body says nothing of it.
-fn spell(head: &[u8], body: &Bytes) -> BytesMut {
-    let joined = if body.len() <= JOIN_BYTES_MAX { body.len() } else { 0 };
-    let mut out = BytesMut::with_capacity(head.len() + 48 + joined);
+/// Spells a request: its head with its end, and a small body behind it. Returns a body that is not small. A request without a
+/// body says nothing of it.
+fn spell<'a>(out: &mut Vec<u8>, head: &[u8], body: &'a [u8]) -> &'a [u8] {
+    let nothing: &[u8] = &[];
+    let (small, large) = if body.len() <= JOIN_BYTES_MAX { (body, nothing) } else { (nothing, body) };
+    out.clear();
+    out.reserve(head.len() + 48 + small.len());
     out.extend_from_slice(head);
     if !body.is_empty() {
         out.extend_from_slice(b"content-length: ");
@@ -504,7 +529,8 @@ fn spell(head: &[u8], body: &Bytes) -> BytesMut {
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"\r\n");
-    out
+    out.extend_from_slice(small);
+    large
 }
 
 fn poll_read_into<S: AsyncRead + Unpin>(

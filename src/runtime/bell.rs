@@ -1,14 +1,14 @@
 //! A timer that is set for each call and nearly never rings.
 //!
 //! To set one and to take it back is twice tokio's lock of all timers, and a place in their wheel: 600 instructions, and
-//! something for threads to wait for each other. To move one to a later time is a compare. So a thread keeps the timers of
-//! calls that are over, as they run, and the next call moves one on. Not for: what is waited for once (`tokio::time`), or
+//! something for threads to wait for each other. So a thread keeps the timers of calls that are over, as they run, and the next
+//! call takes one that would ring before its own time: only if it rings meanwhile it is moved there. Not for: what is waited for once (`tokio::time`), or
 //! beside work that is polled often (`signal`).
 
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
@@ -35,7 +35,7 @@ struct Spare {
 pub struct Bell {
     deadline: Instant,
     runtime: Id,
-    /// Empty only while it is dropped.
+    /// Rings then, or before: then it is set anew. Empty only while it is dropped.
     timer: Option<Timer>,
 }
 
@@ -57,13 +57,8 @@ impl Bell {
     #[must_use]
     pub fn at(deadline: Instant) -> Self {
         let runtime = Handle::current().id();
-        let timer = match SPARE.with_borrow_mut(|spare| spare.take(runtime, deadline)) {
-            Some(mut timer) => {
-                timer.as_mut().reset(deadline);
-                timer
-            }
-            None => Box::pin(tokio::time::sleep_until(deadline)),
-        };
+        let timer = SPARE.with_borrow_mut(|spare| spare.take(runtime, deadline));
+        let timer = timer.unwrap_or_else(|| Box::pin(tokio::time::sleep_until(deadline)));
         Self { deadline, runtime, timer: Some(timer) }
     }
 
@@ -86,7 +81,15 @@ impl Future for Bell {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.timer.as_mut().map_or(Poll::Ready(()), |timer| timer.as_mut().poll(cx))
+        let deadline = self.deadline;
+        let Some(timer) = &mut self.timer else { return Poll::Ready(()) };
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if timer.deadline() >= deadline {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(deadline);
+        }
     }
 }
 
@@ -101,7 +104,7 @@ impl Drop for Bell {
 }
 
 impl Spare {
-    /// Takes a timer that rings before `deadline`: only such a one can be moved there for next to nothing.
+    /// Takes a timer that rings before `deadline`.
     fn take(&mut self, runtime: Id, deadline: Instant) -> Option<Timer> {
         if self.runtime != Some(runtime) {
             return None;

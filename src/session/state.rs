@@ -3,14 +3,14 @@
 //! Invariants: an id is in flight at most once; a call or a stream in flight keeps the session from being idle.
 
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::HashMap;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{Clock, Moment};
+use crate::clock::Moment;
 use crate::exchange::{Aside, ClientFacts, Endpoint, Owner, OwnerKey, Responder, Told, Watching};
 use crate::id::{PrincipalId, SessionId};
 use crate::limit::Seat;
@@ -48,7 +48,8 @@ pub struct Session {
     /// Cancelled when the session ends.
     pub ended: CancellationToken,
     pub(super) last_used: AtomicU64,
-    pub(super) clock: Clock,
+    /// It was used since then.
+    pub(super) touched: AtomicBool,
     pub(super) live: Mutex<Live>,
     pub(super) questions: Questions,
     pub(super) shelf: Arc<Shelf>,
@@ -195,13 +196,18 @@ impl Session {
         drop(place);
     }
 
+    /// Takes note of a use; when it was, is found out by whoever looks next.
     pub(super) fn touch(&self) {
-        self.last_used.store(self.clock.now().as_millis(), Ordering::Relaxed);
+        self.touched.store(true, Ordering::Relaxed);
     }
 
+    /// Says whether nobody has used it for so long, since it was last looked at.
     pub(super) fn is_idle(&self, now: Moment, limit: Duration) -> bool {
         let live = self.live();
         let still = live.calls.is_empty() && live.stream.is_none();
+        if self.touched.swap(false, Ordering::Relaxed) {
+            self.last_used.store(now.as_millis(), Ordering::Relaxed);
+        }
         still && now.since(Moment::from_millis(self.last_used.load(Ordering::Relaxed))) >= limit
     }
 

@@ -3,7 +3,7 @@
 //! Invariants: a session is found only by the principal and on the path that opened it; nothing hands out a reference
 //! into the map; whoever removes a session cancels its `ended`.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -125,7 +125,7 @@ impl SessionStore {
             aside: Arc::default(),
             ended: CancellationToken::new(),
             last_used: AtomicU64::new(self.clock.now().as_millis()),
-            clock: self.clock.clone(),
+            touched: AtomicBool::new(false),
             live: Mutex::new(Live::at(place)),
             questions: Questions::default(),
             shelf: Shelf::new(self.limits.replay, self.clock.clone(), first_stream),

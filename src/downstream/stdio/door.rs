@@ -22,7 +22,7 @@ pub(super) const LINES_MAX: usize = 16;
 #[derive(Clone, Debug)]
 pub struct PipeClient {
     /// What it is known by.
-    pub credential: Credential,
+    pub credential: Credential<'static>,
     /// What it is shown.
     pub endpoint: Endpoint,
 }

@@ -164,7 +164,7 @@ impl Caller for Guest {
 impl Handler for World {
     type Caller = Guest;
 
-    fn identify(&self, _: &Credential) -> Result<Guest, Reject> {
+    fn identify(&self, _: &Credential<'_>) -> Result<Guest, Reject> {
         Err(Reject::client(RejectKind::Unauthenticated, "No", ReasonCode::Unauthenticated))
     }
 

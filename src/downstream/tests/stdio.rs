@@ -12,7 +12,7 @@ use crate::downstream::{DownstreamSettings, Parted, PipeClient, Terms};
 use crate::exchange::Endpoint;
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::Credential;
-use crate::secret::Secret;
+use crate::secret::Lent;
 
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 /// Longer than any test: a test whose grace ends has failed.
@@ -452,7 +452,7 @@ async fn batches_are_of_one_revision() {
 async fn a_stranger_is_refused() {
     let house = House::open();
     let elsewhere = PipeClient { endpoint: Endpoint::Server(UpstreamName::new("x").unwrap()), ..client() };
-    let nobody = PipeClient { credential: Credential::ApiKey(Secret::new("nobody".to_owned())), ..client() };
+    let nobody = PipeClient { credential: Credential::ApiKey(Lent::new("nobody")), ..client() };
     for (client, code) in [(elsewhere, -32600), (nobody, -31005)] {
         let mut talk = Talk::with(&house, client, GRACE, 64 << 10);
         talk.send(INITIALIZED).await;

@@ -133,7 +133,7 @@ fn note(method: &str, params: &str) -> Bytes {
 impl Handler for Hall {
     type Caller = Guest;
 
-    fn identify(&self, credential: &Credential) -> Result<Guest, Reject> {
+    fn identify(&self, credential: &Credential<'_>) -> Result<Guest, Reject> {
         let reject = |kind| Err(Reject::client(kind, "No", ReasonCode::Unauthenticated));
         match credential {
             Credential::ApiKey(key) if key.expose() == "nobody" => reject(RejectKind::NotMapped),

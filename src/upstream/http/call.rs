@@ -15,7 +15,7 @@ use futures_util::stream;
 
 use crate::exchange::{Answer, ClientFacts, Event, Outcome, Question, Reject, Reply};
 use crate::net::ResponseBody;
-use crate::upstream::link::{Outgoing, progress_value};
+use crate::upstream::link::{BoxFuture, Outgoing, progress_value};
 use crate::upstream::question::Room;
 use crate::wire::jsonrpc::{Message, Notification, Request, Response};
 use crate::wire::mcp::{Era, Features, LogMessage};
@@ -66,6 +66,14 @@ struct Flow {
     tries: u32,
     /// The last event was handed on.
     over: bool,
+}
+
+/// What is known of a reply once its response has been read.
+pub(super) enum Replied {
+    /// It.
+    Now(Reply),
+    /// A stream whose first event is to come. Boxed, so that other calls do not carry its room.
+    Later(BoxFuture<Reply>),
 }
 
 /// Another body of the same stream, if there is one, after so many tries.
@@ -144,13 +152,12 @@ impl Call {
         Reply::once(Err(reject))
     }
 
-    /// Makes the reply of a response; resolves when its first event is known.
-    pub(super) async fn reply(mut self, answered: Answered) -> Reply {
-        let Answered { status, content } = answered;
+    /// Makes the reply of a response, or says what it takes to know its first event.
+    pub(super) fn reply(mut self, Answered { status, content }: Answered) -> Replied {
         match content {
             Content::Foreign(snippet) => {
                 let reject = self.peer.target().foreign(status, snippet);
-                self.refuse(reject)
+                Replied::Now(self.refuse(reject))
             }
             Content::Messages(all) => {
                 let mut answer = None;
@@ -160,22 +167,13 @@ impl Call {
                     }
                 }
                 self.finish();
-                Reply::once(answer.unwrap_or_else(|| {
+                Replied::Now(Reply::once(answer.unwrap_or_else(|| {
                     let target = self.peer.target();
                     Err(if self.foreign { target.foreign_id() } else { target.foreign(status, String::new()) })
-                }))
+                })))
             }
-            Content::Unseen(answer) => self.pass(*answer),
-            Content::Stream(reader) => {
-                // Boxed here, and not only as a stream, so that other calls do not carry its room.
-                let mut flow = Box::pin(Flow::new(self, reader));
-                let first = std::future::poll_fn(|cx| flow.poll_event(cx)).await;
-                if let Event::Done(outcome) = first {
-                    return Reply::once(outcome);
-                }
-                flow.first = Some(first);
-                Reply::events(flow)
-            }
+            Content::Unseen(answer) => Replied::Now(self.pass(*answer)),
+            Content::Stream(reader) => Replied::Later(Box::pin(begin(Box::pin(Flow::new(self, reader))))),
         }
     }
 
@@ -276,7 +274,29 @@ impl Call {
     }
 }
 
+// === impl Replied ===
+
+impl Replied {
+    /// Waits for the reply, where it is not known yet.
+    pub(super) async fn known(self) -> Reply {
+        match self {
+            Self::Now(reply) => reply,
+            Self::Later(later) => later.await,
+        }
+    }
+}
+
 // === impl Flow ===
+
+/// Waits for the first event of a stream.
+async fn begin(mut flow: Pin<Box<Flow>>) -> Reply {
+    let first = std::future::poll_fn(|cx| flow.poll_event(cx)).await;
+    if let Event::Done(outcome) = first {
+        return Reply::once(outcome);
+    }
+    flow.first = Some(first);
+    Reply::events(flow)
+}
 
 impl Flow {
     const fn new(call: Call, reader: Box<EventReader>) -> Self {

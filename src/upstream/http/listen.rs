@@ -106,7 +106,7 @@ async fn stateless_once(link: &Arc<StatelessLink>, kinds: Kinds, worked: bool) -
     let members = subscription(kinds);
     let body = bridge::own_request(link.next_id(), METHOD, Era::Stateless, &bridge::server_info(), &members);
     let target = link.target();
-    let Ok(response) = target.send(&stateless::head(target, METHOD), body).await else {
+    let Ok(response) = target.send(&stateless::head(target, METHOD), &body).await else {
         return Try::NotNow;
     };
     let stream = is_event_stream(&response.headers);

@@ -206,7 +206,7 @@ pub(super) async fn initialize(
 
 async fn acknowledge(target: &Target, session: &Session) -> Result<(), StartError> {
     let body = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    let response = target.send(session.posting(), body).await.map_err(failed)?;
+    let response = target.send(session.posting(), &body).await.map_err(failed)?;
     if response.status.is_success() {
         return Ok(());
     }
@@ -215,7 +215,7 @@ async fn acknowledge(target: &Target, session: &Session) -> Result<(), StartErro
 
 /// Sends a request of a handshake and waits for its answer, whatever else comes first.
 async fn ask(target: &Target, head: &[u8], body: Bytes, id: u64) -> Result<Asked, StartError> {
-    let response = target.send(head, body).await.map_err(failed)?;
+    let response = target.send(head, &body).await.map_err(failed)?;
     let status = response.status;
     if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
         return Err(StartError::Failed(format!("needs a credential: HTTP {}", status.as_u16())));

@@ -47,7 +47,8 @@ impl Lab {
 
     async fn send(&self, verb: Verb, body: &str) -> Result<u16, Reject> {
         let head = self.target.head(verb, &[]);
-        let sent = self.target.send(&head, Bytes::from(body.to_owned()));
+        let body = Bytes::from(body.to_owned());
+        let sent = self.target.send(&head, &body);
         let sent = tokio::time::timeout(Duration::from_secs(20), sent).await.expect("an answer");
         sent.map(|response| response.status.as_u16())
     }

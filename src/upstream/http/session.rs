@@ -25,7 +25,7 @@ use crate::upstream::question::{self, ANSWERS_BYTES_MAX, Room, Taken, Verdict};
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Notification, Request, RequestId, code};
 use crate::wire::mcp::{Era, Feature, Features, InputKind, Kinds, ProtocolVersion, name};
 
-use super::call::{Call, Peer, unseen};
+use super::call::{Call, Peer, Replied, unseen};
 use super::questions::Questions;
 use super::target::{Answered, Content, Target, Verb};
 use super::{listen, probe};
@@ -39,6 +39,9 @@ const RENEW_TIMEOUT: Duration = Duration::from_secs(30);
 const ANSWERS_MAX: usize = 16;
 /// How long the first call waits until it is known whether there is a stream beside the calls.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The body of a request that has none.
+const NOTHING: Bytes = Bytes::new();
 
 /// What the handshake agreed on.
 #[derive(Debug)]
@@ -133,7 +136,7 @@ impl Session {
         let head = self.head(target, Verb::Delete, None);
         let target = Arc::clone(target);
         tasks.spawn("http session end", async move {
-            let sent = tokio::time::timeout(ASIDE_TIMEOUT, target.send(&head, Bytes::new())).await;
+            let sent = tokio::time::timeout(ASIDE_TIMEOUT, target.send(&head, &NOTHING)).await;
             let status = sent.ok().and_then(Result::ok).map(|response| response.status.as_u16());
             tracing::debug!(server = %target.name, status, "session ended");
             drop(guard);
@@ -199,7 +202,7 @@ impl SessionLink {
     /// Opens or resumes a stream.
     pub(super) async fn get(&self, session: &Session, last_id: Option<&str>) -> Result<HttpResponse, Reject> {
         let last_id = last_id.and_then(|last_id| HeaderValue::from_str(last_id).ok());
-        self.target.send(&session.head(&self.target, Verb::Get, last_id), Bytes::new()).await
+        self.target.send(&session.head(&self.target, Verb::Get, last_id), &NOTHING).await
     }
 
     /// Takes a request of the server that came on a call's own stream: what its client is asked, if anything.
@@ -286,7 +289,7 @@ impl SessionLink {
     fn spawn_post(&self, task: &'static str, session: &Arc<Session>, body: Bytes, held: impl Send + 'static) {
         let (session, target) = (Arc::clone(session), Arc::clone(&self.target));
         self.tasks.spawn(task, async move {
-            match tokio::time::timeout(ASIDE_TIMEOUT, target.send(session.posting(), body)).await {
+            match tokio::time::timeout(ASIDE_TIMEOUT, target.send(session.posting(), &body)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(reject)) => tracing::debug!(server = %target.name, task, "{}", reject.detail),
                 Err(_) => tracing::debug!(server = %target.name, task, "not acknowledged in time"),
@@ -309,11 +312,11 @@ impl SessionLink {
     /// Sends a request whose session was lost on a new one.
     async fn again(self: Arc<Self>, lost: u64, failed: u64, answered: Answered, call: Box<Call>) -> Reply {
         let Some(renewed) = self.renew(lost, failed).await else {
-            return call.reply(answered).await;
+            return call.reply(answered).known().await;
         };
         match self.send(renewed, call.take_back()).await {
             Sent::Reply(reply) => reply,
-            Sent::Lost(answered, call) => call.reply(answered).await,
+            Sent::Lost(answered, call) => call.reply(answered).known().await,
         }
     }
 
@@ -324,16 +327,15 @@ impl SessionLink {
         let unseen = unseen(&outgoing, &self.target, Era::Legacy).then_some(id);
         let head = self.head(&session, &outgoing);
         let mut call = Call::new(Peer::Session(Arc::clone(self), Arc::clone(&session), guard), outgoing, id);
-        let answered = match self.target.send(&head, body).await {
-            Ok(response) => self.target.read(response, unseen).await,
-            Err(reject) => Err(reject),
-        };
-        match answered {
+        match self.target.ask(&head, &body, unseen).await {
             Ok(answered) if session.id.is_some() && is_session_loss(&answered) => {
                 call.finish();
                 Sent::Lost(answered, Box::new(call))
             }
-            Ok(answered) => Sent::Reply(call.reply(answered).await),
+            Ok(answered) => match call.reply(answered) {
+                Replied::Now(reply) => Sent::Reply(reply),
+                Replied::Later(reply) => Sent::Reply(reply.await),
+            },
             Err(reject) => Sent::Reply(call.refuse(reject)),
         }
     }

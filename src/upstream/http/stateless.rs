@@ -17,9 +17,12 @@ use crate::upstream::loudness::Loudness;
 use crate::wire::jsonrpc::Notification;
 use crate::wire::mcp::{Era, Kinds, Method, ParamValue, STATELESS_LATEST, Target as Mirrored, encode_value, name};
 
-use super::call::{Call, Peer, unseen};
+use super::call::{Call, Peer, Replied, unseen};
 use super::listen;
 use super::target::{Target, Verb};
+
+/// How much room the headers have that mirror a call's body, before more is made.
+const MIRRORED_BYTES: usize = 128;
 
 /// The link to a stateless server.
 #[derive(Debug)]
@@ -74,7 +77,9 @@ impl StatelessLink {
             Outgoing::Call(call) => {
                 let method = call.call.params.method;
                 let mut head = if method == Method::ToolsCall {
-                    self.calling.clone()
+                    let mut head = Vec::with_capacity(self.calling.len() + MIRRORED_BYTES);
+                    head.extend_from_slice(&self.calling);
+                    head
                 } else {
                     head(&self.target, method.spec().name)
                 };
@@ -85,12 +90,11 @@ impl StatelessLink {
         };
         let unseen = unseen(&outgoing, &self.target, Era::Stateless).then_some(id);
         let call = Call::new(Peer::Stateless(Arc::clone(&self)), outgoing, id);
-        let answered = match self.target.send(&head, body).await {
-            Ok(response) => self.target.read(response, unseen).await,
-            Err(reject) => Err(reject),
-        };
-        match answered {
-            Ok(answered) => call.reply(answered).await,
+        match self.target.ask(&head, &body, unseen).await {
+            Ok(answered) => match call.reply(answered) {
+                Replied::Now(reply) => reply,
+                Replied::Later(reply) => reply.await,
+            },
             Err(reject) => call.refuse(reject),
         }
     }

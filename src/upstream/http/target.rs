@@ -228,11 +228,11 @@ impl Target {
     }
 
     /// Sends a request and waits for the head of its response.
-    pub(super) async fn send(&self, head: &[u8], body: Bytes) -> Result<Response, Reject> {
-        let sent = self.send_once(head, &body).await?;
+    pub(super) async fn send(&self, head: &[u8], body: &Bytes) -> Result<Response, Reject> {
+        let sent = self.client.send(head, body).await.map_err(|err| self.unsent(err))?;
         match &self.redirects {
             Some(redirects) if sent.status.is_redirection() => {
-                Box::pin(redirects.follow(self, sent, head, body)).await.map(|(response, _)| response)
+                Box::pin(redirects.follow(self, sent, head, body.clone())).await.map(|(response, _)| response)
             }
             Some(_) | None => Ok(sent),
         }
@@ -240,20 +240,32 @@ impl Target {
 
     /// The same; returns also the URL that has answered at last; none where another origin was on the way.
     pub(super) async fn send_from(&self, head: &[u8], body: Bytes) -> Result<(Response, Option<Uri>), Reject> {
-        let sent = self.send_once(head, &body).await?;
+        let sent = self.client.send(head, &body).await.map_err(|err| self.unsent(err))?;
         match &self.redirects {
             Some(redirects) if sent.status.is_redirection() => redirects.follow(self, sent, head, body).await,
             Some(_) | None => Ok((sent, Some(self.uri.clone()))),
         }
     }
 
-    async fn send_once(&self, head: &[u8], body: &Bytes) -> Result<Response, Reject> {
-        self.client.send(head, body).await.map_err(|err| match err {
+    /// Says why there is no response.
+    fn unsent(&self, err: SendError) -> Reject {
+        match err {
             SendError::Connect(why) => {
                 self.reject(format!("server '{}' cannot be reached", self.name), why).safe_to_retry()
             }
             SendError::Ended(why) => self.unknown_outcome(why),
-        })
+        }
+    }
+
+    /// Sends a request and reads its response, as [`Self::read`] does. In one, so that what waits for the body does not carry
+    /// the head.
+    pub(super) async fn ask(&self, head: &[u8], body: &Bytes, unseen: Option<u64>) -> Result<Answered, Reject> {
+        let (status, json, body) = match self.send(head, body).await.and_then(|sent| self.begin(sent)) {
+            Ok(Begun::Body { status, json, body }) => (status, json, body),
+            Ok(Begun::Stream(status, reader)) => return Ok(Answered { status, content: Content::Stream(reader) }),
+            Err(reject) => return Err(reject),
+        };
+        self.rest(status, json, body, unseen).await
     }
 
     /// Reads a response: an event stream up to its head, all else to its end. With `unseen`, the number of a request, a
@@ -296,6 +308,10 @@ impl Target {
             return Err(self.reject(public, format!("HTTP {}", status.as_u16())));
         }
         self.refuse_encoding(&headers)?;
+        // What nearly every answer says needs no closer look.
+        if status.is_success() && headers.get("content-type") == Some(b"application/json") {
+            return Ok(Begun::Body { status, json: true, body });
+        }
         let media = media_type(&headers);
         if status.is_success() && media.is_some_and(is_event_stream_type) {
             let limits = sse::Limits { event_bytes_max: self.cap, stream_bytes_max: self.cap.saturating_mul(4) };
@@ -337,7 +353,12 @@ impl Target {
                 skim.look(so_far)
             }
         };
-        let raw = body.collect_after(begun, self.cap, seen).await.map_err(unreadable)?;
+        let raw = match begun.is_empty() {
+            true => body.collect_seen(self.cap, seen).await,
+            // Boxed, so that a body that is read in one go does not carry its room.
+            false => Box::pin(body.collect_after(begun, self.cap)).await,
+        };
+        let raw = raw.map_err(unreadable)?;
         if raw.len() - skim.plain_bytes() >= TURN_BYTES {
             tokio::task::yield_now().await;
         }
@@ -469,6 +490,7 @@ fn encoding(headers: &Headers) -> Option<&[u8]> {
 }
 
 fn line(head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
+    head.reserve(name.as_str().len() + value.len() + 4);
     head.extend_from_slice(name.as_str().as_bytes());
     head.extend_from_slice(b": ");
     // A header's value holds no line break, by its type.

@@ -129,8 +129,11 @@ impl RequestId {
 
 impl PartialEq for RequestId {
     fn eq(&self, other: &Self) -> bool {
+        if self.0 == other.0 {
+            return true;
+        }
         match (self.escaped(), other.escaped()) {
-            (None, None) => self.0 == other.0,
+            (None, None) => false,
             (Some(one), None) => one.as_bytes() == other.0,
             (None, Some(two)) => self.0 == two.as_bytes(),
             (Some(one), Some(two)) => one == two,

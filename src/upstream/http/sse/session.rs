@@ -157,7 +157,7 @@ impl Session {
         if !table.begin(id) {
             return;
         }
-        let answered = match self.endpoint.send(head, body).await {
+        let answered = match self.endpoint.send(head, &body).await {
             Ok(response) => self.endpoint.read(response, None).await,
             Err(reject) => Err(reject),
         };
@@ -211,7 +211,7 @@ impl Session {
 
     /// Posts a notification of the handshake; says how it was refused.
     pub(super) async fn notify(&self, text: &'static str) -> Result<(), Reject> {
-        let response = self.endpoint.send(&self.posting, Bytes::from_static(text.as_bytes())).await?;
+        let response = self.endpoint.send(&self.posting, &Bytes::from_static(text.as_bytes())).await?;
         let Answered { status, .. } = self.endpoint.read(response, None).await?;
         if status.is_success() { Ok(()) } else { Err(self.endpoint.foreign(status, String::new())) }
     }
@@ -232,7 +232,7 @@ impl Session {
     }
 
     async fn post_aside(&self, text: Bytes) {
-        match self.endpoint.send(&self.posting, text).await {
+        match self.endpoint.send(&self.posting, &text).await {
             Ok(response) => drop(response.body.collect(BODY_MAX).await),
             Err(reject) => tracing::debug!(server = %self.conversation.settings.name, "{}", reject.detail),
         }
