@@ -19,7 +19,7 @@ use crate::id::UpstreamName;
 use crate::net::{Listener, ServerTls, Slots, TlsFileError};
 use crate::runtime::{Drain, Ready, State, Tasks};
 use crate::seal::SealError;
-use crate::upstream::{SetError, TargetSet};
+use crate::upstream::{Grants, SetError, TargetSet};
 
 use super::desktop::started_from_desktop;
 use super::reload::{Kept, Reloader, Serving, grants};
@@ -75,8 +75,8 @@ pub struct Bound {
     pub(super) admin: Admin,
     pub(super) listeners: Vec<Listener>,
     pub(super) admin_listeners: Vec<Listener>,
-    /// How many principals are granted each server.
-    pub(super) granted: BTreeMap<UpstreamName, usize>,
+    /// To whom each server is granted.
+    pub(super) granted: BTreeMap<UpstreamName, Grants>,
     /// Looks at the files of the configuration, if it stands in any, and the signal that makes it look.
     pub(super) reloader: Option<Box<(Reloader, Signal)>>,
     pub(super) kept: Box<Kept>,

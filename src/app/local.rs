@@ -16,9 +16,9 @@ use crate::exchange::{
     Reject, RejectKind, Reply, ServerCall, Told,
 };
 use crate::gateway::{Gateway, GatewaySettings, Identified};
-use crate::id::UpstreamName;
+use crate::id::{PrincipalId, UpstreamName};
 use crate::runtime::{Ready, Tasks};
-use crate::upstream::{TargetSet, TargetStatus};
+use crate::upstream::{Grants, TargetSet, TargetStatus};
 use crate::wire::bridge;
 use crate::wire::json;
 use crate::wire::jsonrpc::{Decoded, Limits, Message, Request, Response, decode};
@@ -51,7 +51,8 @@ pub enum LocalError {
 // === impl Local ===
 
 impl Local {
-    /// Builds the hall and starts the servers that are needed; no other is built. Needs a runtime.
+    /// Builds the hall and starts the servers that are needed, for one principal if they are to be called; no other is built.
+    /// Needs a runtime.
     ///
     /// # Errors
     /// [`AppError`].
@@ -59,6 +60,7 @@ impl Local {
         mut settings: GatewaySettings,
         base_env: &Arc<[(OsString, OsString)]>,
         needed: &BTreeSet<UpstreamName>,
+        principal: Option<&PrincipalId>,
     ) -> Result<Self, AppError> {
         settings.servers.retain(|server| needed.contains(&server.name));
         // An answer is read whole here.
@@ -66,8 +68,9 @@ impl Local {
         let (tasks, clock) = (Tasks::new(), Clock::real());
         let targets = Arc::new(TargetSet::new(&settings.servers, &tasks, &clock, base_env)?);
         let gateway = Gateway::new(settings, Arc::clone(&targets), Blobs::new(None, None, &clock), &tasks, clock)?;
-        // One principal at most is served here, so that the child a list is read from is its own.
-        targets.start(|_| 1, &Ready::new());
+        // Nobody else is served here, so that the child a list is read from is its own.
+        let grants = principal.map_or(Grants::Several, |principal| Grants::One(principal.clone()));
+        targets.start(|_| grants.clone(), &Ready::new());
         Ok(Self { gateway, targets, tasks })
     }
 

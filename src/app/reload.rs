@@ -21,6 +21,7 @@ use crate::gateway::{Auth, Changes, Gateway, GatewaySettings};
 use crate::id::UpstreamName;
 use crate::runtime::{Ready, Tasks};
 use crate::telemetry::LogSettings;
+use crate::upstream::Grants;
 
 use super::stdio::{Guest, GuestError};
 
@@ -69,11 +70,11 @@ pub(super) struct Reloader {
     waiting: Vec<&'static str>,
 }
 
-/// Counts to how many principals each server is granted.
-pub(super) fn grants(settings: &GatewaySettings) -> BTreeMap<UpstreamName, usize> {
-    let mut granted = BTreeMap::new();
-    for server in settings.principals.iter().flat_map(|one| one.granted.iter()) {
-        *granted.entry(server.clone()).or_default() += 1;
+/// Says to whom each server is granted.
+pub(super) fn grants(settings: &GatewaySettings) -> BTreeMap<UpstreamName, Grants> {
+    let mut granted: BTreeMap<_, Grants> = BTreeMap::new();
+    for (principal, server) in settings.principals.iter().flat_map(|one| one.granted.iter().map(|it| (&one.id, it))) {
+        granted.entry(server.clone()).or_default().add(principal);
     }
     granted
 }
@@ -138,11 +139,11 @@ impl Serving {
         Ok(())
     }
 
-    /// Counts to how many of those it serves each server is granted.
-    fn grants(&self, settings: &GatewaySettings) -> BTreeMap<UpstreamName, usize> {
+    /// Says to whom of those it serves each server is granted.
+    fn grants(&self, settings: &GatewaySettings) -> BTreeMap<UpstreamName, Grants> {
         match self {
             Self::Everybody => grants(settings),
-            Self::One(guest, _) => guest.granted(settings).map(|server| (server.clone(), 1)).collect(),
+            Self::One(guest, _) => guest.grants(settings),
         }
     }
 
@@ -294,9 +295,8 @@ impl Reloader {
     /// Puts new settings in force. From here on nothing fails but what is said to.
     fn put(&self, settings: GatewaySettings, changes: &Changes) {
         let granted = self.serving.grants(&settings);
-        let count = |name: &UpstreamName| granted.get(name).copied().unwrap_or(0);
         let old = self.gateway.targets();
-        let next = match old.follow(&settings.servers, count) {
+        let next = match old.follow(&settings.servers, |name| granted.contains_key(name)) {
             Ok(next) => Arc::new(next),
             Err(err) => {
                 tracing::error!(%err, code = Code::ServerUnusable.id(), "the new configuration is refused; the one before stays in force");
@@ -305,7 +305,7 @@ impl Reloader {
         };
         next.bound_processes(settings.processes_per_principal);
         // Readiness is a gate of the start alone [OPS-4].
-        next.start(count, &Ready::new());
+        next.start(|name| granted.get(name).cloned().unwrap_or_default(), &Ready::new());
         let settings = Arc::new(settings);
         self.gateway.replace(Arc::clone(&settings), Arc::clone(&next));
         let ended = self.downstream.retain_sessions(|principal, endpoint| self.gateway.serves(principal, endpoint));

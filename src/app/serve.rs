@@ -74,7 +74,7 @@ impl Bound {
     pub fn start(&mut self) {
         runtime::keep_guardian(&self.tasks);
         runtime::reap_orphans(&self.tasks);
-        self.gateway.targets().start(|name| self.granted.get(name).copied().unwrap_or(0), &self.ready);
+        self.gateway.targets().start(|name| self.granted.get(name).cloned().unwrap_or_default(), &self.ready);
         if let Some((reloader, hangup)) = self.reloader.take().map(|reloader| *reloader) {
             self.tasks.spawn("reload the configuration", reloader.run(Some(hangup)));
         }

@@ -2,7 +2,7 @@
 //!
 //! Not for: joining a gateway that runs already.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::Future;
 use std::pin::pin;
@@ -24,7 +24,7 @@ use crate::gateway::{Gateway, GatewaySettings};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::identity::Credential;
 use crate::runtime::{self, Drain, Ready, State, Tasks, orphaned};
-use crate::upstream::TargetSet;
+use crate::upstream::{Grants, TargetSet};
 
 use super::build::heard;
 use super::desktop::started_from_desktop;
@@ -141,6 +141,11 @@ impl Guest {
         })
     }
 
+    /// The same, and to whom: nobody else is served here.
+    pub(super) fn grants(&self, settings: &GatewaySettings) -> BTreeMap<UpstreamName, Grants> {
+        self.granted(settings).map(|server| (server.clone(), Grants::One(self.principal.clone()))).collect()
+    }
+
     /// Gives servers no more time to end than its client gives us.
     pub(super) fn hurry(settings: &mut GatewaySettings) {
         for server in &mut settings.servers {
@@ -195,6 +200,7 @@ impl App {
         }
         let state = State::open(settings.state_dir.as_deref());
         targets.keep_lists(state.clone());
+        targets.expect_client();
         let blobs = Blobs::new(state.folder("uploads"), state.folder("overflow"), &clock);
         let gateway = Gateway::new(hall, targets, blobs, &tasks, clock.clone())?;
         let downstream =
@@ -227,11 +233,8 @@ impl Piped {
         runtime::keep_guardian(&self.tasks);
         runtime::reap_orphans(&self.tasks);
         // Only what this client can reach is started; nobody waits for readiness here.
-        let granted: BTreeSet<UpstreamName> = {
-            let snapshot = self.gateway.snapshot();
-            self.guest.granted(snapshot.settings()).cloned().collect()
-        };
-        self.gateway.targets().start(|name| usize::from(granted.contains(name)), &Ready::new());
+        let granted = self.guest.grants(self.gateway.snapshot().settings());
+        self.gateway.targets().start(|name| granted.get(name).cloned().unwrap_or_default(), &Ready::new());
         if let Some(reloader) = self.reloader.take() {
             self.tasks.spawn("reload the configuration", reloader.run(Some(self.hangup)));
         }

@@ -35,7 +35,7 @@ async fn local(call: &Call) -> Result<Exit, Trouble> {
     let principal = opened.principal(call.principal.as_deref())?;
     let needed = opened.needed_for(principal, &call.tool);
     opened
-        .with_local(&needed, async |local| {
+        .with_local(&needed, Some(principal), async |local| {
             let caller = speak_for(local, principal)?;
             let tools = local.list(&caller, Kind::Tools).await?;
             let tool = tools.iter().find(|tool| *tool.name == *call.tool);

@@ -79,7 +79,7 @@ async fn tools(explain: &Explain) -> Result<Exit, Trouble> {
         Some(_) | None => Opened::granted(principal),
     };
     opened
-        .with_local(&needed, async |local| {
+        .with_local(&needed, Some(principal), async |local| {
             let verdicts = verdicts(&opened, local, principal, explain.what.as_deref()).await?;
             if let (true, Some(tool)) = (verdicts.is_empty(), explain.what.as_deref()) {
                 return Err(unknown(&opened, local, principal, tool).await?);

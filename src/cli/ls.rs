@@ -39,7 +39,7 @@ async fn items(ls: &Ls, opened: &Opened, kind: Kind) -> Result<Exit, Trouble> {
     let principal = opened.principal(ls.principal.as_deref())?;
     let needed = Opened::granted(principal);
     opened
-        .with_local(&needed, async |local| {
+        .with_local(&needed, Some(principal), async |local| {
             let items = local.list(&speak_for(local, principal)?, kind).await?;
             if ls.json {
                 let items: Vec<_> = items.iter().map(|item| one_line(&item.raw)).collect();
@@ -69,7 +69,7 @@ async fn servers(ls: &Ls, opened: &Opened) -> Result<Exit, Trouble> {
         places.retain(|place| needed.contains(&place.name));
     }
     opened
-        .with_local(&needed, async |local| {
+        .with_local(&needed, principal, async |local| {
             let rows: Vec<Row<'_>> = places.iter().map(|place| Row::of(place, local)).collect();
             if ls.json {
                 output::json(&rows.iter().map(Row::json).collect())?;

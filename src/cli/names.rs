@@ -22,7 +22,7 @@ pub(super) fn run(names: &Names) -> Result<Exit, Trouble> {
         let opened = open(&names.source).await?;
         let needed = needed(&opened, &names.servers)?;
         opened
-            .with_local(&needed, async |local| {
+            .with_local(&needed, None, async |local| {
                 let rows = rows(&opened, local);
                 if names.json {
                     output::json(&rows.iter().map(Row::json).collect())?;

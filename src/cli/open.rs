@@ -107,14 +107,16 @@ impl Opened {
         server.into_iter().filter(|server| Self::granted(principal).contains(server)).collect()
     }
 
-    /// Starts a hall with the servers that are needed, waits for them, does the work, and ends them, also when a signal
-    /// comes first.
+    /// Starts a hall with the servers that are needed, for a principal that may call them, waits for them, does the work, and
+    /// ends them, also when a signal comes first.
     pub(super) async fn with_local(
         &self,
         needed: &BTreeSet<UpstreamName>,
+        principal: Option<&PrincipalPlace>,
         work: impl AsyncFnOnce(&Local) -> Result<Exit, Trouble>,
     ) -> Result<Exit, Trouble> {
-        let local = Local::start(self.loaded.settings.gateway.clone(), &config::base_env(), needed)?;
+        let principal = principal.map(|place| &place.id);
+        let local = Local::start(self.loaded.settings.gateway.clone(), &config::base_env(), needed, principal)?;
         let names: Vec<_> = needed.iter().map(UpstreamName::as_str).collect();
         let label = Label::new(&format!("waiting for {}", names.join(", ")));
         let done = tokio::select! {

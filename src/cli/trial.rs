@@ -11,7 +11,7 @@ use crate::config;
 use crate::gateway::GatewaySettings;
 use crate::id::UpstreamName;
 use crate::runtime::{self, Ready, Tasks};
-use crate::upstream::{Phase, ServerSettings, TargetSet, TargetStatus};
+use crate::upstream::{Grants, Phase, ServerSettings, TargetSet, TargetStatus};
 use crate::wire::mcp::{Definition, Kind};
 
 use super::confirm::End;
@@ -50,7 +50,8 @@ pub(super) fn trial(servers: &[ServerSettings]) -> Result<Vec<Tried>, End> {
         let tasks = Tasks::new();
         let set = TargetSet::new(servers, &tasks, &Clock::real(), &config::base_env());
         let set = set.map_err(|err| failed(&AppError::from(err)))?;
-        set.start(|_| 1, &Ready::new());
+        // Nobody calls them.
+        set.start(|_| Grants::Several, &Ready::new());
         let settled = futures_util::future::join_all(
             set.iter().map(|server| async { tokio::time::timeout(WAIT, server.settled()).await.is_ok() }),
         );

@@ -30,13 +30,17 @@ impl Elsewhere {
 
     /// Lists are no longer read over a principal's own connection, and all are read again.
     pub(super) fn forget(&self) {
-        if self.put(None).is_some() {
-            Changes::all(&self.changes);
-        }
+        self.replace(None);
+        Changes::all(&self.changes);
     }
 
-    fn put(&self, teller: Option<Weak<dyn Link>>) -> Option<Weak<dyn Link>> {
-        std::mem::replace(&mut *self.teller.lock().unwrap_or_else(PoisonError::into_inner), teller)
+    /// Lists are read over this connection from here on.
+    pub(super) fn put(&self, teller: &Arc<dyn Link>) {
+        self.replace(Some(Arc::downgrade(teller)));
+    }
+
+    fn replace(&self, teller: Option<Weak<dyn Link>>) {
+        *self.teller.lock().unwrap_or_else(PoisonError::into_inner) = teller;
     }
 
     fn teller(&self) -> Option<Arc<dyn Link>> {
@@ -48,8 +52,8 @@ impl Elsewhere {
 impl Server {
     /// Takes note of what a principal's connection has told.
     pub(super) fn told_elsewhere(&self, link: &Arc<dyn Link>, kinds: Kinds) {
-        if self.is_sole() && self.settings().isolation() == Isolation::Principal {
-            self.elsewhere.put(Some(Arc::downgrade(link)));
+        if self.settings().isolation() == Isolation::Principal {
+            self.listen_to(link);
         }
         Changes::some(&self.elsewhere.changes, kinds);
         // Somebody works with it: its list does not rest.
@@ -58,6 +62,6 @@ impl Server {
 
     /// Returns the connection that lists are read over now; `own` is the one that was opened for them.
     pub(super) fn listed_over(&self, own: &Arc<dyn Link>) -> Arc<dyn Link> {
-        self.elsewhere.teller().filter(|_| self.is_sole()).unwrap_or_else(|| Arc::clone(own))
+        self.elsewhere.teller().unwrap_or_else(|| Arc::clone(own))
     }
 }

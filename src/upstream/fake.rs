@@ -23,7 +23,7 @@ use super::loudness::Loudness;
 use super::means::Means;
 use super::server::Server;
 use super::set::TargetSet;
-use super::{ServerSettings, Transport};
+use super::{Grants, ServerSettings, Transport};
 
 /// What was called: server and original name.
 pub(crate) type Calls = Arc<Mutex<Vec<(String, String)>>>;
@@ -57,20 +57,12 @@ pub(crate) fn targets(servers: &[(UpstreamName, Vec<String>)], tasks: &Tasks) ->
                 cwd: None,
             };
             let settings = Arc::new(ServerSettings::new(name.clone(), transport));
-            let fake = Arc::new(Fake {
-                name: name.clone(),
-                tools: format!("{{\"tools\":[{}]}}", tools.join(",")),
-                calls: Arc::clone(&calls),
-                closed: CancellationToken::new(),
-                changes: watch::Sender::new(Changes::default()),
-                loudness: Loudness::default(),
-                heard: Arc::default(),
-            });
-            Server::new(settings, fake, &means)
+            let fake = Fake::new(name.clone(), format!("{{\"tools\":[{}]}}", tools.join(",")), Arc::clone(&calls));
+            Server::new(settings, Arc::new(fake), &means)
         })
         .collect();
     let set = Arc::new(TargetSet::of(servers, means));
-    set.start(|_| 1, &Ready::new());
+    set.start(|_| Grants::Several, &Ready::new());
     (set, calls)
 }
 
@@ -128,8 +120,28 @@ fn empty() -> Answer {
     Answer::Upstream { response, era: Era::Legacy }
 }
 
+impl Fake {
+    fn new(name: UpstreamName, tools: String, calls: Calls) -> Self {
+        Self {
+            name,
+            tools,
+            calls,
+            closed: CancellationToken::new(),
+            changes: watch::Sender::new(Changes::default()),
+            loudness: Loudness::default(),
+            heard: Arc::default(),
+        }
+    }
+
+    /// Another connection to the same server.
+    fn another(&self) -> Self {
+        Self::new(self.name.clone(), self.tools.clone(), Arc::clone(&self.calls))
+    }
+}
+
 impl Connector for Fake {
     fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
+        let link = Arc::new(self.another());
         Box::pin(async move {
             match want.era {
                 None | Some(Era::Legacy) => {
@@ -137,7 +149,7 @@ impl Connector for Fake {
                     if self.name.as_str() == LIBRARY {
                         can.lists = can.lists.with(Kind::Resources);
                     }
-                    Ok(Started { link: self, can })
+                    Ok(Started { link, can })
                 }
                 Some(Era::Stateless) => Err(StartError::Era(Era::Stateless, "it is a fake".to_owned())),
             }

@@ -14,13 +14,15 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Sleep, sleep};
 
 use crate::catalog::Lists;
+use crate::id::PrincipalId;
 use crate::runtime::ReadyLatch;
 use crate::wire::mcp::{Capabilities, Kind, Kinds};
 
+use super::audience::Owners;
 use super::breaker::backoff;
 use super::link::{Changes, Started};
 use super::list::{self, Listing};
-use super::server::{Phase, Server, TargetStatus};
+use super::server::{Phase, Server};
 use super::start::{Berth, ForList, STABLE};
 use super::{Isolation, OnDown};
 
@@ -40,8 +42,8 @@ const SWEEP_MAX: Duration = Duration::from_secs(30);
 /// How long the first good list of a server waits for its lists of the other kinds.
 const LAG: Duration = Duration::from_secs(2);
 
-/// One reading of one kind.
-type Reading = (Kind, Result<Listing, String>);
+/// One reading of one kind, and whose own connection it was read over.
+type Reading = (Kind, Option<PrincipalId>, Result<Listing, String>);
 
 /// How a connection has lived.
 enum Life {
@@ -51,7 +53,7 @@ enum Life {
     Short,
     /// It has lived long enough.
     Long,
-    /// It gives way to one that a call has started.
+    /// The list goes on over another one.
     Moves,
 }
 
@@ -66,6 +68,7 @@ enum Age {
 /// What is known of one connection's lists.
 struct Keeping {
     lists: Lists,
+    owners: Owners,
     can: Capabilities,
     /// Kinds that have not been read yet.
     pending: Kinds,
@@ -87,7 +90,10 @@ impl Server {
         tokio::select! {
             biased;
             () = self.stopping.cancelled() => {}
-            () = Arc::clone(&self).keep(latch) => {}
+            () = async {
+                self.client.met().await;
+                Arc::clone(&self).keep(latch).await;
+            } => {}
             () = self.tidy() => {}
         }
     }
@@ -110,6 +116,10 @@ impl Server {
             };
             self.clear_berth();
             if self.pool.was_laid_down() {
+                // Where its only principal works with another process, the list goes on over that.
+                if self.heir().is_some() {
+                    self.pool.wake();
+                }
                 self.pool.rested().await;
                 failures = 0;
                 continue;
@@ -160,17 +170,16 @@ impl Server {
                     link.close();
                     return Life::Barren(cause);
                 }
-                self.settle(&started, berth.take(), &mut keeping);
+                if !self.settle(&started, berth.take(), &mut keeping) {
+                    link.close();
+                    return Life::Moves;
+                }
                 // Ready from the first good list on, whatever happens later [OPS-4].
                 drop(latch.take());
                 age = Age::Young(Some(Box::pin(sleep(STABLE))));
             }
-            if !owned && keeping.settled && self.pool.has_offer() {
-                link.close();
-                return Life::Moves;
-            }
-            if owned && !self.is_sole() && self.is_somebodys(&link) {
-                return self.leaves(&age);
+            if owned && self.is_anothers(&link) {
+                return self.leaves();
             }
             tokio::select! {
                 () = link.closed().cancelled() => {
@@ -185,11 +194,11 @@ impl Server {
                 }
                 () = self.apart.notified() => {
                     // It may have been said twice before this connection was opened.
-                    if self.is_somebodys(&link) {
-                        return self.leaves(&age);
+                    if self.is_anothers(&link) {
+                        return self.leaves();
                     }
                 }
-                Some((kind, listing)) = heard.recv() => self.take(&mut keeping, kind, listing),
+                Some(reading) = heard.recv() => self.take(&mut keeping, reading),
                 () = rings(keeping.lag.as_mut()) => keeping.pending = Kinds::NONE,
                 () = age.grows() => age = Age::Old,
                 _ = reading.as_mut(), if !kinds.is_empty() => {}
@@ -199,24 +208,27 @@ impl Server {
     }
 
     /// Leaves a connection to its holder, who goes on with it.
-    fn leaves(&self, age: &Age) -> Life {
-        tracing::info!(server = %self.name(), "its list gets a connection of its own");
+    fn leaves(&self) -> Life {
+        tracing::info!(server = %self.name(), "its list leaves a connection that is one principal's own");
         self.list_over(None);
-        age.life()
+        Life::Moves
     }
 
     /// Starts from the last good lists, less those of kinds that the server does not have now; `enough`: they will do.
     fn keeping(&self, can: Capabilities, enough: bool) -> Keeping {
         let kinds = can.lists;
-        let mut lists = self.status().lists.unwrap_or_default();
+        let known = self.status();
+        let (mut lists, mut owners) = (known.lists.unwrap_or_default(), Owners::all(known.of.as_ref()));
         for kind in Kind::ALL.into_iter().filter(|kind| !kinds.contains(*kind)) {
             lists.set(kind, Arc::default());
+            owners.set(kind, None);
         }
-        Keeping { lists, can, pending: kinds, good: kinds.is_empty() || enough, cause: None, lag: None, settled: false }
+        let good = kinds.is_empty() || enough;
+        Keeping { lists, owners, can, pending: kinds, good, cause: None, lag: None, settled: false }
     }
 
     /// Takes a reading in.
-    fn take(&self, keeping: &mut Keeping, kind: Kind, listing: Result<Listing, String>) {
+    fn take(&self, keeping: &mut Keeping, (kind, whose, listing): Reading) {
         keeping.pending = keeping.pending.without(kind);
         match listing {
             Ok(listing) => {
@@ -224,9 +236,10 @@ impl Server {
                     tracing::warn!(server = %self.name(), list = kind.list_method(), warning, "its list is not as it should be");
                 }
                 keeping.lists.set(kind, Arc::from(listing.items));
+                keeping.owners.set(kind, whose);
                 keeping.good = true;
                 if keeping.settled {
-                    self.publish(&keeping.lists, keeping.can);
+                    self.publish(keeping);
                 } else if keeping.lag.is_none() {
                     keeping.lag = Some(Box::pin(sleep(LAG)));
                 }
@@ -238,29 +251,21 @@ impl Server {
         }
     }
 
-    /// Shows what was read, and lets callers have the connection.
-    fn settle(self: &Arc<Self>, started: &Started, berth: Option<Berth>, keeping: &mut Keeping) {
+    /// Shows what was read, and lets callers have the connection; `false` if the list is to be read over another one.
+    fn settle(self: &Arc<Self>, started: &Started, berth: Option<Berth>, keeping: &mut Keeping) -> bool {
         keeping.settled = true;
         keeping.lag = None;
         self.found(started.link.era());
-        self.offer(&started.link, berth.unwrap_or(Berth::Owned));
-        self.publish(&keeping.lists, started.can);
+        if !self.offer(started, berth.unwrap_or(Berth::Owned)) {
+            return false;
+        }
+        self.publish(keeping);
+        true
     }
 
-    fn publish(&self, lists: &Lists, can: Capabilities) {
+    fn publish(&self, keeping: &mut Keeping) {
         self.hidden.store(false, Ordering::Release);
-        let same = |status: &TargetStatus| {
-            status.phase == Phase::Ready
-                && status.can == can
-                && status.lists.as_ref().is_some_and(|known| known.same(lists))
-        };
-        if same(&self.status.borrow()) {
-            return;
-        }
-        self.change(|status| {
-            *status = TargetStatus { phase: Phase::Ready, lists: Some(lists.clone()), can };
-        });
-        self.kept.write(&self.settings, self.status.subscribe(), &self.tasks);
+        self.show(&mut keeping.lists, keeping.can, &mut keeping.owners);
     }
 
     pub(super) fn hide_later(self: &Arc<Self>) {
@@ -293,6 +298,8 @@ async fn keep_kind(
         let (before, before_elsewhere) = (*changes.borrow_and_update(), *elsewhere.borrow_and_update());
         doubts.mark_unchanged();
         let link = server.listed_over(&started.link);
+        // Whosever it is at any time meanwhile, it is that one's own.
+        let whose = server.whose(&link);
         let reading = list::read(&link, kind, &server.settings);
         let listing = tokio::time::timeout(server.settings.tool_max, reading)
             .await
@@ -312,7 +319,8 @@ async fn keep_kind(
             }
         };
         // The receiver lives as long as this future.
-        let _taken = found.send((kind, listing)).await.is_ok();
+        let whose = whose.or_else(|| server.whose(&link));
+        let _taken = found.send((kind, whose, listing)).await.is_ok();
         let expired = async {
             match again {
                 Some(pause) => sleep(pause).await,

@@ -1,7 +1,8 @@
 //! The last good lists of each server, kept on disk for the next start [TRN-8, OPS-12].
 //!
 //! Not for: where the folder is, or who may write to it (`runtime::State`). Invariants: a file that cannot be read whole is
-//! ignored, and said so; no secret is in a file or in its name; a list is policed like a fresh one.
+//! ignored, and said so; no secret is in a file or in its name; a list is policed like a fresh one; what one principal's
+//! own process listed is read back for that principal alone.
 
 use std::fs;
 use std::io::Read as _;
@@ -14,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::catalog::Lists;
 use crate::codes::Code;
+use crate::id::PrincipalId;
 use crate::runtime::{State, Tasks, write_atomically};
 use crate::wire::json;
 use crate::wire::mcp::{Capabilities, Definition, Kind};
@@ -52,9 +54,10 @@ impl Kept {
         let _first = self.0.state.set(state).is_ok();
     }
 
-    /// Reads the lists of a server, if they were kept of just this server, and what it could do. Blocks.
-    pub(super) fn read(&self, settings: &ServerSettings) -> Option<(Lists, Capabilities)> {
-        let path = self.0.state.get()?.read_folder(FOLDER)?.join(file(settings));
+    /// Reads the lists of a server, if they were kept of just this server, and what it could do: those of a principal's own
+    /// process, or those that are everybody's. Blocks.
+    pub(super) fn read(&self, settings: &ServerSettings, of: Option<&PrincipalId>) -> Option<(Lists, Capabilities)> {
+        let path = self.0.state.get()?.read_folder(FOLDER)?.join(file(settings, of));
         let text = match read(&path) {
             Ok(text) => text?,
             Err(err) => return ignored(settings, &err.to_string()),
@@ -68,13 +71,13 @@ impl Kept {
     /// Writes the lists that the status holds when it is its turn, in the background.
     pub(super) fn write(&self, settings: &Arc<ServerSettings>, status: watch::Receiver<TargetStatus>, tasks: &Tasks) {
         let Some(folder) = self.0.state.get().and_then(|state| state.folder(FOLDER)) else { return };
-        let (place, path, settings) = (Arc::clone(&self.0), folder.join(file(settings)), Arc::clone(settings));
+        let (place, settings) = (Arc::clone(&self.0), Arc::clone(settings));
         let work = tasks.clone();
         tasks.spawn("keep a list", async move {
             let write = move || {
                 let _one_at_a_time = place.writing.lock().unwrap_or_else(PoisonError::into_inner);
-                let TargetStatus { lists: Some(lists), can, .. } = status.borrow().clone() else { return Ok(()) };
-                let text = spell(&settings, &lists, can);
+                let TargetStatus { lists: Some(lists), can, of, .. } = status.borrow().clone() else { return Ok(()) };
+                let (path, text) = (folder.join(file(&settings, of.as_ref())), spell(&settings, &lists, can));
                 if text.len() > FILE_MAX { Ok(()) } else { write_atomically(&path, &text) }
             };
             if let Ok(Err(err)) = work.blocking(write).await {
@@ -89,8 +92,9 @@ fn ignored<T>(settings: &ServerSettings, why: &str) -> Option<T> {
     None
 }
 
-/// Names the file of a server: another command or address is another server.
-fn file(settings: &ServerSettings) -> PathBuf {
+/// Names the file of a server: another command or address is another server, and what one principal's own process lists is
+/// that principal's.
+fn file(settings: &ServerSettings, of: Option<&PrincipalId>) -> PathBuf {
     let mut context = Context::new(&SHA256);
     let mut add = |part: &[u8]| {
         context.update(&(part.len() as u64).to_be_bytes());
@@ -111,6 +115,11 @@ fn file(settings: &ServerSettings) -> PathBuf {
             add(cwd.as_deref().unwrap_or_else(|| Path::new("")).as_os_str().as_encoded_bytes());
             args.iter().for_each(|arg| add(arg.as_bytes()));
         }
+    }
+    if let Some(principal) = of {
+        // No part of a command is two bytes of zero.
+        add(b"\0\0");
+        add(principal.as_str().as_bytes());
     }
     let hash: String = context.finish().as_ref().iter().take(12).map(|byte| format!("{byte:02x}")).collect();
     PathBuf::from(format!("{}-{hash}.json", settings.name.slug()))

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{Kept, file, parse, prune, spell};
 use crate::catalog::Lists;
-use crate::id::UpstreamName;
+use crate::id::{PrincipalId, UpstreamName};
 use crate::runtime::State;
 use crate::secret::Secret;
 use crate::upstream::{ServerSettings, Transport};
@@ -50,11 +50,11 @@ fn state(name: &str) -> (PathBuf, Kept) {
 fn a_list_comes_back_as_it_was() {
     let (path, kept) = state("back");
     let server = settings("up.1", &["serve"]);
-    assert!(kept.read(&server).is_none(), "nothing was kept yet");
+    assert!(kept.read(&server, None).is_none(), "nothing was kept yet");
     let text = spell(&server, &lists(), CAN);
     assert!(!String::from_utf8(text.clone()).unwrap().contains("secret"));
-    fs::write(path.join("lists").join(file(&server)), &text).unwrap();
-    let (back, can) = kept.read(&server).unwrap();
+    fs::write(path.join("lists").join(file(&server, None)), &text).unwrap();
+    let (back, can) = kept.read(&server, None).unwrap();
     assert_eq!(can, CAN);
     assert!(back.same(&lists()) && back.of(Kind::Prompts).is_empty());
     let back = back.of(Kind::Tools);
@@ -63,8 +63,14 @@ fn a_list_comes_back_as_it_was() {
         TOOLS.map(str::as_bytes).map(Bytes::from_static)
     );
     assert_eq!((&*back[0].name, &*back[1].name), ("a", "b"));
-    assert!(kept.read(&settings("up.1", &["serve", "--more"])).is_none(), "another command is another server");
-    assert!(kept.read(&settings("up-1", &["serve"])).is_none());
+    assert!(kept.read(&settings("up.1", &["serve", "--more"]), None).is_none(), "another command is another server");
+    assert!(kept.read(&settings("up-1", &["serve"]), None).is_none());
+    let ann = PrincipalId::new("ann");
+    assert!(kept.read(&server, Some(&ann)).is_none(), "everybody's list is read as everybody's");
+    fs::rename(path.join("lists").join(file(&server, None)), path.join("lists").join(file(&server, Some(&ann))))
+        .unwrap();
+    assert!(kept.read(&server, Some(&ann)).is_some());
+    assert!(kept.read(&server, None).is_none() && kept.read(&server, Some(&PrincipalId::new("bob"))).is_none());
     fs::remove_dir_all(path).unwrap();
 }
 
@@ -81,8 +87,8 @@ fn a_broken_file_is_ignored() {
     let other = String::from_utf8(text).unwrap().replace("\"form\":2", "\"form\":3");
     assert_eq!(parse(&Bytes::from(other)).unwrap_err(), "it is of another form");
     assert!(parse(&Bytes::from_static(br#"{"form":2,"capabilities":{},"tools":[{"x":1}]}"#)).is_err());
-    fs::create_dir(path.join("lists").join(file(&server))).unwrap();
-    assert!(kept.read(&server).is_none());
+    fs::create_dir(path.join("lists").join(file(&server, None))).unwrap();
+    assert!(kept.read(&server, None).is_none());
     fs::remove_dir_all(path).unwrap();
 }
 
@@ -92,7 +98,7 @@ fn no_secret_is_in_a_files_name() {
     let http = |url: &str| {
         let transport =
             Transport::Http { uri: url.parse().unwrap(), url: Secret::new(url.to_owned()), headers: Vec::new() };
-        file(&ServerSettings::new(UpstreamName::new("up").unwrap(), transport))
+        file(&ServerSettings::new(UpstreamName::new("up").unwrap(), transport), None)
     };
     assert_eq!(http("https://a.example/mcp?key=1"), http("https://a.example/other?key=2"));
     assert_ne!(http("https://a.example/mcp"), http("https://b.example/mcp"));

@@ -64,7 +64,7 @@ impl Want {
 }
 
 /// A connection after its handshake.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Started {
     /// The connection.
     pub(super) link: Arc<dyn Link>,

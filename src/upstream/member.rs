@@ -10,8 +10,10 @@ use futures_util::StreamExt as _;
 
 use crate::clock::Moment;
 use crate::exchange::{Answer, Event, OwnerKey, Reply, ReplyBody};
+use crate::id::PrincipalId;
+use crate::wire::mcp::Capabilities;
 
-use super::link::{Left, Link};
+use super::link::{Left, Link, Started};
 use super::place::Places;
 
 /// No doubt.
@@ -21,6 +23,10 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) link: Arc<dyn Link>,
+    /// What the server says there that it can do.
+    can: Capabilities,
+    /// Whose it is; `None`: everybody's.
+    principal: Option<PrincipalId>,
     /// One call at a time.
     alone: bool,
     /// Whose a question of the server is can be in doubt.
@@ -50,13 +56,16 @@ pub(super) struct Held(Arc<Member>);
 
 impl Member {
     pub(super) fn new(
-        link: Arc<dyn Link>,
+        started: &Started,
+        principal: Option<PrincipalId>,
         (alone, doubtful): (bool, bool),
         born: Moment,
         places: &Arc<Places>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            link,
+            link: Arc::clone(&started.link),
+            can: started.can,
+            principal,
             alone,
             doubtful,
             uses: AtomicUsize::new(0),
@@ -73,6 +82,16 @@ impl Member {
 
     pub(super) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire)
+    }
+
+    /// Says whose it is; `None`: everybody's.
+    pub(super) const fn principal(&self) -> Option<&PrincipalId> {
+        self.principal.as_ref()
+    }
+
+    /// Returns what a list can be read over.
+    pub(super) fn started(&self) -> Started {
+        Started { link: Arc::clone(&self.link), can: self.can }
     }
 
     /// Marks that its end is not its own doing; returns what is to be closed.
@@ -105,9 +124,10 @@ impl Member {
         !self.alone || !self.is_held()
     }
 
-    /// Returns when it was first seen unused, in milliseconds.
-    pub(super) fn idle_since(&self) -> u64 {
-        self.idle_since.load(Ordering::Relaxed)
+    /// Orders what is idle: what was not used since it was last looked at comes first, by when it was first seen unused, in
+    /// milliseconds.
+    pub(super) fn last_seen(&self) -> (bool, u64) {
+        (self.touched.load(Ordering::Relaxed), self.idle_since.load(Ordering::Relaxed))
     }
 
     /// Says whether a question of the server would be known to be for this owner's call.
@@ -137,7 +157,7 @@ impl Member {
             self.idle_since.store(now.as_millis(), Ordering::Relaxed);
             return false;
         }
-        now.since(Moment::from_millis(self.idle_since())) >= limit
+        now.since(Moment::from_millis(self.idle_since.load(Ordering::Relaxed))) >= limit
     }
 }
 

@@ -4,8 +4,10 @@
 //! is down, slow or hostile costs the others nothing; no client credential comes here.
 
 mod again;
+mod audience;
 mod breaker;
 mod channel;
+mod client;
 mod elsewhere;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -33,6 +35,7 @@ mod succession;
 mod visits;
 mod watches;
 
+pub use audience::Grants;
 pub use lease::Lease;
 pub use server::{Phase, Server, TargetStatus};
 pub use set::{SetError, TargetSet};

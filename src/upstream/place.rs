@@ -5,18 +5,32 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
 use crate::id::PrincipalId;
 use crate::limit::share;
 
+use super::server::Server;
+
 /// The processes of each principal, over all servers.
 #[derive(Debug)]
 pub(super) struct Census {
-    taken: Mutex<HashMap<PrincipalId, usize>>,
+    taken: Mutex<HashMap<PrincipalId, Count>>,
     max: AtomicUsize,
+    /// Where they may be.
+    servers: Mutex<Vec<Weak<Server>>>,
+    /// Wakes who waits for a place of its principal.
+    pub(super) freed: Notify,
+}
+
+/// The processes of one principal.
+#[derive(Debug, Default)]
+struct Count {
+    all: usize,
+    /// How many of them are ending.
+    leaving: usize,
 }
 
 /// The places of one server.
@@ -24,7 +38,7 @@ pub(super) struct Census {
 pub(super) struct Places {
     taken: Mutex<Taken>,
     max: usize,
-    census: Arc<Census>,
+    pub(super) census: Arc<Census>,
     /// Wakes who waits for a place, or for a connection that holds one.
     pub(super) freed: Notify,
 }
@@ -81,33 +95,77 @@ impl Census {
     pub(super) const MAX: usize = 64;
 
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { taken: Mutex::default(), max: AtomicUsize::new(Self::MAX) })
+        Arc::new(Self {
+            taken: Mutex::default(),
+            max: AtomicUsize::new(Self::MAX),
+            servers: Mutex::default(),
+            freed: Notify::new(),
+        })
+    }
+
+    /// Takes note of a server.
+    pub(super) fn join(&self, server: &Arc<Server>) {
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.retain(|other| other.strong_count() > 0);
+        servers.push(Arc::downgrade(server));
+    }
+
+    /// Sees to it that a principal which has all its places gets one, if it may: one is free by now or about to be, or the
+    /// process that the principal has left idle longest is ended, whichever server's it is. To be called without a lock.
+    pub(super) fn make_room(&self, principal: &PrincipalId) -> bool {
+        let max = self.max.load(Ordering::Relaxed);
+        if self.taken().get(principal).is_none_or(|count| count.all < max || count.leaving > 0) {
+            return true;
+        }
+        let servers: Vec<_> = {
+            let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+            servers.iter().filter_map(Weak::upgrade).collect()
+        };
+        let idle = servers.iter().filter_map(|server| Some((server.idle_since(principal)?, server)));
+        let idlest = idle.min_by_key(|(since, _)| *since);
+        idlest.is_some_and(|(_, server)| server.end_idlest(Some(principal)))
     }
 
     /// Changes how many one principal may have; those that are over it keep what they have.
     pub(super) fn bound(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
+        self.freed.notify_waiters();
     }
 
     fn enter(&self, principal: &PrincipalId) -> Result<(), Full> {
         let max = self.max.load(Ordering::Relaxed);
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.taken();
         let count = taken.entry(principal.clone()).or_default();
-        if *count >= max {
+        if count.all >= max {
             return Err(Full::Principal(max));
         }
-        *count += 1;
+        count.all += 1;
         Ok(())
     }
 
-    fn leave(&self, principal: &PrincipalId) {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Takes note that a process is ending.
+    fn leaves(&self, principal: &PrincipalId) {
+        if let Some(count) = self.taken().get_mut(principal) {
+            count.leaving += 1;
+        }
+    }
+
+    /// Takes note that a process has ended, which was known to be `leaving` or not.
+    fn left(&self, principal: &PrincipalId, leaving: bool) {
+        let mut taken = self.taken();
         if let Some(count) = taken.get_mut(principal) {
-            *count -= 1;
-            if *count == 0 {
+            count.all -= 1;
+            count.leaving -= usize::from(leaving);
+            if count.all == 0 {
                 taken.remove(principal);
             }
         }
+        drop(taken);
+        self.freed.notify_waiters();
+    }
+
+    fn taken(&self) -> MutexGuard<'_, HashMap<PrincipalId, Count>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -132,14 +190,14 @@ impl Places {
                 return Err(Full::Share(most));
             }
         }
-        taken.all += 1;
-        drop(taken);
-        // From here on its drop gives back what it holds.
-        let place = Place { places: Arc::clone(self), principal: Mutex::new(None), leaving: AtomicBool::new(false) };
+        // What is refused has taken nothing, and so wakes nobody when it gives that back: who is refused may wait.
         if let Some(principal) = principal {
-            place.assign(principal)?;
+            self.census.enter(principal)?;
+            *taken.of.entry(principal.clone()).or_default() += 1;
         }
-        Ok(Arc::new(place))
+        taken.all += 1;
+        let principal = Mutex::new(principal.cloned());
+        Ok(Arc::new(Place { places: Arc::clone(self), principal, leaving: AtomicBool::new(false) }))
     }
 
     /// Says whether one that is taken is about to be free.
@@ -163,20 +221,30 @@ impl Places {
 impl Place {
     /// Takes note that the process is ending.
     pub(super) fn leave(&self) {
-        if !self.leaving.swap(true, Ordering::AcqRel) {
-            self.places.taken().leaving += 1;
+        let principal = self.principal();
+        if self.leaving.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.places.taken().leaving += 1;
+        if let Some(principal) = &*principal {
+            self.places.census.leaves(principal);
         }
     }
 
     /// Puts a process that was nobody's on a principal's account.
     pub(super) fn assign(&self, principal: &PrincipalId) -> Result<(), Full> {
+        let mut account = self.principal();
         self.places.census.enter(principal)?;
-        let before = self.principal().replace(principal.clone());
+        let leaving = self.leaving.load(Ordering::Acquire);
+        if leaving {
+            self.places.census.leaves(principal);
+        }
+        let before = account.replace(principal.clone());
         let mut taken = self.places.taken();
         *taken.of.entry(principal.clone()).or_default() += 1;
         if let Some(before) = before {
             taken.leave(&before);
-            self.places.census.leave(&before);
+            self.places.census.left(&before, leaving);
         }
         Ok(())
     }
@@ -188,17 +256,18 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let principal = self.principal().take();
-        if let Some(principal) = &principal {
-            self.places.census.leave(principal);
-        }
+        let (principal, leaving) = (self.principal().take(), self.leaving.load(Ordering::Acquire));
         let mut taken = self.places.taken();
         taken.all -= 1;
-        taken.leaving -= usize::from(*self.leaving.get_mut());
+        taken.leaving -= usize::from(leaving);
         if let Some(principal) = &principal {
             taken.leave(principal);
         }
         drop(taken);
+        // Last, so that who is woken finds a place in both.
+        if let Some(principal) = &principal {
+            self.places.census.left(principal, leaving);
+        }
         self.places.freed.notify_waiters();
     }
 }
@@ -243,7 +312,7 @@ mod tests {
         assert_eq!(notes.take(Some(&ann), false).unwrap_err(), Full::Principal(3));
         drop((rest, list, other));
         assert_eq!((files.count(), notes.count()), (0, 0));
-        assert!(census.taken.lock().unwrap().is_empty(), "who has none is not remembered");
+        assert!(census.taken().is_empty(), "who has none is not remembered");
     }
 
     /// [LIM-6, TRN-4]: one principal does not use up a server that others are granted; alone it may.

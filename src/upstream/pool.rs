@@ -72,15 +72,13 @@ pub(super) struct Pool {
     stopped: AtomicBool,
     /// Wakes the keeper of the list when that is over.
     woken: Notify,
-    /// What a call has started while the server rested, for the list to be read over.
-    offered: Mutex<Option<Started>>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Stock {
     shelves: HashMap<Key, Shelf>,
     /// The connection that was opened for the list, until a caller takes it for its own.
-    pub(super) unowned: Option<(Arc<dyn Link>, Arc<Place>)>,
+    pub(super) unowned: Option<(Started, Arc<Place>)>,
     /// Since when nobody has had a connection.
     quiet_since: Option<Moment>,
 }
@@ -115,7 +113,6 @@ impl Pool {
             resting: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             woken: Notify::new(),
-            offered: Mutex::default(),
         }
     }
 
@@ -154,22 +151,6 @@ impl Pool {
         }
     }
 
-    /// Offers what a call has started for the list to be read over.
-    pub(super) fn offer(&self, started: Started) {
-        *self.offered.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
-    }
-
-    /// Says whether something is offered that lives.
-    pub(super) fn has_offer(&self) -> bool {
-        let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
-        offered.as_ref().is_some_and(|started| !started.link.closed().is_cancelled())
-    }
-
-    pub(super) fn take_offered(&self) -> Option<Started> {
-        let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner).take();
-        offered.filter(|started| !started.link.closed().is_cancelled())
-    }
-
     /// Ends the rest; says whether there was one. The keeper is woken.
     pub(super) fn wake(&self) -> bool {
         let rested = self.resting.swap(false, Ordering::AcqRel);
@@ -196,7 +177,13 @@ impl Stock {
 
     /// Says whether somebody owns the connection, or may be about to.
     pub(super) fn owns(&self, link: &Arc<dyn Link>) -> bool {
-        self.shelves.values().any(|shelf| shelf.members.iter().any(|member| Arc::ptr_eq(&member.link, link)))
+        self.members().any(|(_, member)| Arc::ptr_eq(&member.link, link))
+    }
+
+    /// Says whose a connection is, where it is one principal's.
+    pub(super) fn whose(&self, link: &Arc<dyn Link>) -> Option<PrincipalId> {
+        let (_, member) = self.members().find(|(_, member)| Arc::ptr_eq(&member.link, link))?;
+        member.principal().cloned()
     }
 
     /// Takes note that the start of a key is over; `false` if nobody wants what came of it.
@@ -251,11 +238,20 @@ impl Stock {
     }
 
     /// Finds what has been idle longest and is held by nobody, of what `of` names.
-    fn idlest(&self, of: impl Fn(&Key, &Arc<Member>) -> bool) -> Option<(Key, Arc<Member>)> {
-        let all = self.shelves.iter().flat_map(|(key, shelf)| shelf.members.iter().map(move |member| (key, member)));
-        let idle = all.filter(|(key, member)| !member.is_held() && of(key, member));
-        let (key, member) = idle.min_by_key(|(_, member)| member.idle_since())?;
+    fn idlest(&self, of: impl Fn(&Member) -> bool) -> Option<(Key, Arc<Member>)> {
+        let idle = self.members().filter(|(_, member)| !member.is_held() && of(member));
+        let (key, member) = idle.min_by_key(|(_, member)| member.last_seen())?;
         Some((key.clone(), Arc::clone(member)))
+    }
+
+    /// Finds what lives and was used last, of what `of` names.
+    fn busiest(&self, of: impl Fn(&Key, &Member) -> bool) -> Option<&Arc<Member>> {
+        let living = self.members().filter(|(key, member)| !member.link.closed().is_cancelled() && of(key, member));
+        living.max_by_key(|(_, member)| (member.is_held(), member.last_seen())).map(|(_, member)| member)
+    }
+
+    fn members(&self) -> impl Iterator<Item = (&Key, &Arc<Member>)> {
+        self.shelves.iter().flat_map(|(key, shelf)| shelf.members.iter().map(move |member| (key, member)))
     }
 
     /// Takes a connection out whose end is brought about from here.
@@ -285,7 +281,6 @@ impl Server {
         let now = self.clock.now();
         let mut stock = self.pool.stock();
         let key = stock.classed(self.key(era, call));
-        let alone = self.is_alone(&key);
         let shelf = stock.shelves.entry(key.clone()).or_default();
         shelf.members.retain(|member| !member.link.closed().is_cancelled());
         if let Some(member) = shelf.free(&call.owner.key).map(Arc::clone) {
@@ -315,12 +310,12 @@ impl Server {
         }
         let place = match self.place(&key, call) {
             Ok(place) => place,
-            Err(full) => return self.make_room(&mut stock, &key, alone, full),
+            Err(full) => return self.make_room(stock, &key, call, full),
         };
         let (outcome, start) = watch::channel(None);
         stock.shelves.entry(key.clone()).or_default().start = Some(start.clone());
         drop(stock);
-        self.start(key, place, call.owner.clone(), outcome);
+        self.start(key, place, call, outcome);
         Ok(Found::Starting(start))
     }
 
@@ -345,44 +340,89 @@ impl Server {
             Holder::Session(_) => Some(&call.principal),
             Holder::Shared => None,
         };
-        self.pool.places.take(account, !self.is_sole()).map(Some)
+        self.pool.places.take(account, self.sole().is_none()).map(Some)
     }
 
-    /// All places are taken: what is idle makes room, and is waited for.
-    fn make_room(&self, stock: &mut Stock, key: &Key, alone: bool, full: Full) -> Result<Found, StartError> {
-        let own = |other: &Key| matches!(full, Full::Server(_)) || other.holder == key.holder;
-        if self.pool.places.one_leaves() {
-            return Ok(Found::Soon);
-        }
-        if let Some((key, member)) = stock.idlest(|key, member| own(key) && self.may_end(&member.link)) {
-            self.end(&stock.retire(&key, &member));
-            return Ok(Found::Soon);
-        }
-        let busy = stock.shelves.get(key).is_some_and(|shelf| !shelf.members.is_empty());
-        if alone && busy {
-            return Ok(Found::Soon);
-        }
-        if matches!(full, Full::Server(_)) && self.rest(stock) {
-            return Ok(Found::Soon);
-        }
-        Err(StartError::Full(full))
+    /// All places are taken: what is idle makes room, and is waited for. Where the principal has all of its own, that is what
+    /// it has left idle longest on any server.
+    fn make_room(
+        &self,
+        mut stock: MutexGuard<'_, Stock>,
+        key: &Key,
+        call: &UpstreamCall,
+        full: Full,
+    ) -> Result<Found, StartError> {
+        let busy = self.is_alone(key) && stock.shelves.get(key).is_some_and(|shelf| !shelf.members.is_empty());
+        let room = match full {
+            Full::Principal(_) => {
+                // Another server has a lock of its own.
+                drop(stock);
+                self.pool.places.census.make_room(&call.principal) || busy
+            }
+            Full::Share(_) => {
+                self.pool.places.one_leaves() || self.end_idlest_of(&mut stock, Some(&call.principal)) || busy
+            }
+            Full::Server(_) => {
+                self.pool.places.one_leaves() || self.end_idlest_of(&mut stock, None) || busy || self.rest(&mut stock)
+            }
+        };
+        if room { Ok(Found::Soon) } else { Err(StartError::Full(full)) }
+    }
+
+    /// Says when what a principal has left idle longest was seen used last; `None` if there is nothing that may be ended.
+    pub(super) fn idle_since(&self, principal: &PrincipalId) -> Option<(bool, u64)> {
+        let stock = self.pool.stock();
+        Some(self.idlest(&stock, Some(principal))?.1.last_seen())
+    }
+
+    /// Ends the process that has been idle longest, of a principal or of all; `false` if there is none that may be.
+    pub(super) fn end_idlest(&self, principal: Option<&PrincipalId>) -> bool {
+        let mut stock = self.pool.stock();
+        self.end_idlest_of(&mut stock, principal)
+    }
+
+    fn end_idlest_of(&self, stock: &mut Stock, principal: Option<&PrincipalId>) -> bool {
+        let Some((key, member)) = self.idlest(stock, principal) else { return false };
+        self.end(&stock.retire(&key, &member));
+        true
+    }
+
+    fn idlest(&self, stock: &Stock, principal: Option<&PrincipalId>) -> Option<(Key, Arc<Member>)> {
+        // Connections that are no processes make no room for one.
+        let theirs = |member: &Member| principal.is_none_or(|principal| member.principal() == Some(principal));
+        stock.idlest(|member| theirs(member) && self.may_end(&member.link)).filter(|_| !self.is_http())
+    }
+
+    /// Finds the connection that the list is to be read over rather than over one of its own: that of the only principal, or
+    /// one that all share.
+    pub(super) fn heir_in(&self, stock: &Stock) -> Option<Started> {
+        let sole = self.sole();
+        let fits = |key: &Key, member: &Member| {
+            let theirs = match &key.holder {
+                Holder::Principal(principal) => sole.as_ref() == Some(principal),
+                Holder::Shared => key.features == self.listed_with(key.era),
+                Holder::Session(_) => false,
+            };
+            theirs && member.link.is_channel()
+        };
+        stock.busiest(fits).map(|member| member.started())
     }
 
     /// Gives the connection that was opened for the list to its first caller, where it fits: whose client declared less would
-    /// have a server that asks what nobody answers.
+    /// have a server that asks what nobody answers. With more principals than one, the list must not depend on what one of
+    /// them does to a child of its own.
     fn adopt(self: &Arc<Self>, stock: &mut Stock, key: &Key, call: &UpstreamCall) -> Option<Held> {
-        let (link, place) = stock.unowned.as_ref()?;
+        let (Started { link, .. }, place) = stock.unowned.as_ref()?;
+        let theirs = matches!(&key.holder, Holder::Principal(principal) if self.sole().as_ref() == Some(principal))
+            && self.settings().isolation() == Isolation::Principal;
         let fits = link.era() == key.era && key.features == self.listed_with(key.era) && !link.closed().is_cancelled();
         // One whose question for roots was refused would go without them.
-        if link.has_asked_early()
-            || !fits
-            || !matches!(key.holder, Holder::Principal(_))
-            || place.assign(&call.principal).is_err()
-        {
+        let poor = link.has_asked_early();
+        if poor || !theirs || !fits || place.assign(&call.principal).is_err() {
             return None;
         }
-        let (link, _place) = stock.unowned.take()?;
-        let member = self.member(key, &link);
+        let (started, _place) = stock.unowned.take()?;
+        let member = self.member(key, &started, Some(&call.principal));
         let held = member.hold(&call.owner.key);
         stock.add(key, Arc::clone(&member));
         self.attend(key.clone(), member, Some(call.owner.clone()));
@@ -411,21 +451,26 @@ impl Server {
         if shared_channel { Features::NONE } else { features }
     }
 
-    /// Makes what stands in the pool for a connection.
-    pub(super) fn member(&self, key: &Key, link: &Arc<dyn Link>) -> Arc<Member> {
+    /// Makes what stands in the pool for a connection, of a principal's or everybody's.
+    pub(super) fn member(&self, key: &Key, started: &Started, principal: Option<&PrincipalId>) -> Arc<Member> {
         let asks = key.era == Era::Legacy && key.features.may_be_asked();
         // A channel does not say which call a question of the server belongs to, so that there is one call at a time; where it
         // is shared, none is asked there.
-        let alone = asks && link.is_channel() && key.holder != Holder::Shared;
+        let alone = asks && started.link.is_channel() && key.holder != Holder::Shared;
         // A session is one client's.
         let doubtful = asks && matches!(key.holder, Holder::Principal(_));
-        Member::new(Arc::clone(link), (alone, doubtful), self.clock.now(), &self.pool.places)
+        let principal = principal.filter(|_| key.holder != Holder::Shared).cloned();
+        Member::new(started, principal, (alone, doubtful), self.clock.now(), &self.pool.places)
     }
 
     /// What a server is told that it may ask where its lists are read: everything, for it may list its asking tools to those
-    /// alone who can be asked. A stateless one is told with each request.
+    /// alone who can be asked, or what the one client declares where there is no other. A stateless one is told with each
+    /// request.
     pub(super) fn listed_with(&self, era: Era) -> Features {
-        if era == Era::Stateless { Features::NONE } else { self.askable(Features::ASKABLE) }
+        match era {
+            Era::Stateless => Features::NONE,
+            Era::Legacy => self.askable(self.client.declares().unwrap_or(Features::ASKABLE)),
+        }
     }
 
     /// A pipe does not say which call a question of the server belongs to, so that there is one call at a time.
@@ -471,9 +516,8 @@ impl Server {
 
     /// Stops the connection that was opened for the list; `false` if there is none, or somebody has it.
     pub(super) fn let_go(&self, stock: &mut Stock) -> bool {
-        let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let rests = |link: &Arc<dyn Link>| link.is_channel() && !link.closed().is_cancelled() && !stock.owns(link);
-        let Some(link) = catalog.filter(rests) else { return false };
+        let Some(link) = self.listed().filter(rests) else { return false };
         stock.unowned = None;
         self.end(&link);
         true
@@ -484,8 +528,8 @@ impl Server {
         self.watches.is_empty() || !self.is_catalog(link)
     }
 
-    /// Ends a connection that nobody holds. Where the list is read over it, that waits for the next call.
-    fn end(&self, link: &Arc<dyn Link>) {
+    /// Ends a connection. Where the list is read over it, that waits for the next call.
+    pub(super) fn end(&self, link: &Arc<dyn Link>) {
         if self.is_catalog(link) {
             self.pool.lay_down();
         }
@@ -493,8 +537,12 @@ impl Server {
     }
 
     pub(super) fn is_catalog(&self, link: &Arc<dyn Link>) -> bool {
-        let catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
-        catalog.as_ref().is_some_and(|catalog| Arc::ptr_eq(catalog, link))
+        self.listed().is_some_and(|listed| Arc::ptr_eq(&listed, link))
+    }
+
+    /// Returns the connection that the list is read over.
+    pub(super) fn listed(&self) -> Option<Arc<dyn Link>> {
+        self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -10,9 +10,9 @@ use crate::upstream::server::Phase;
 #[tokio::test]
 async fn a_server_in_doubt_is_listed_again() {
     let yard = Yard::ready(2, |_| {}).await;
-    let lists = yard.plant.lists.load(Ordering::SeqCst);
+    let lists = yard.plant.lists();
     yard.server.doubts.send_modify(|count| *count += 1);
-    until("the list is read again", || yard.plant.lists.load(Ordering::SeqCst) > lists).await;
+    until("the list is read again", || yard.plant.lists() > lists).await;
     assert_eq!(yard.opened(), 1, "over the same connection");
     yard.end().await;
 }
@@ -40,9 +40,9 @@ async fn the_list_moves_to_the_only_principals_process() {
 async fn a_process_that_gives_no_list_keeps_its_calls() {
     let yard = Yard::ready(1, |_| {}).await;
     yard.plant.mute.store(true, Ordering::SeqCst);
-    let read = yard.plant.lists.load(Ordering::SeqCst);
+    let read = yard.plant.lists();
     let held = yard.held(&call("ann")).await.unwrap();
-    until("its process is asked for its list", || yard.plant.lists.load(Ordering::SeqCst) > read).await;
+    until("its process is asked for its list", || yard.plant.lists() > read).await;
     let own = Arc::clone(&yard.open()[0]);
     // It has been read, and what came of it is known, when a change is heard.
     own.turns("on");
@@ -59,7 +59,7 @@ async fn a_process_that_gives_no_list_keeps_its_calls() {
 async fn a_list_leaves_a_process_that_is_somebodys() {
     let yard = Yard::ready(1, |_| {}).await;
     let held = yard.held(&call("ann")).await.unwrap();
-    yard.server.set_sole(false);
+    yard.server.grant(None);
     until("the list has a process of its own", || {
         yard.open().len() == 2 && yard.server.status().phase == Phase::Ready && !yard.server.is_catalog(held.link())
     })
@@ -84,7 +84,7 @@ async fn the_list_is_read_over_the_process_that_told_of_a_change() {
         if ends {
             own.die();
         } else {
-            yard.server.set_sole(false);
+            yard.server.grant(None);
         }
         until("the list of before", || yard.lists("t")).await;
         drop((first, second));
@@ -94,9 +94,9 @@ async fn the_list_is_read_over_the_process_that_told_of_a_change() {
     let yard = Yard::ready(2, |_| {}).await;
     let held = yard.held(&call("ann")).await.unwrap();
     let own = yard.open().into_iter().find(|wire| !wire.features.may_be_asked()).unwrap();
-    let read = yard.plant.lists.load(Ordering::SeqCst);
+    let read = yard.plant.lists();
     own.turns("on");
-    until("the list is read again", || yard.plant.lists.load(Ordering::SeqCst) > read).await;
+    until("the list is read again", || yard.plant.lists() > read).await;
     assert!(yard.lists("t"));
     drop(held);
     yard.end().await;
@@ -108,12 +108,12 @@ async fn the_list_is_read_over_the_process_that_told_of_a_change() {
 async fn a_process_that_dies_puts_the_list_in_doubt() {
     let yard = Yard::ready(2, |_| {}).await;
     for dies in [false, true] {
-        let lists = yard.plant.lists.load(Ordering::SeqCst);
+        let lists = yard.plant.lists();
         drop(yard.held(&call("ann")).await.unwrap());
         let doubts = *yard.server.doubts.borrow();
         if dies {
             yard.open().last().unwrap().die();
-            until("the list is read again", || yard.plant.lists.load(Ordering::SeqCst) > lists).await;
+            until("the list is read again", || yard.plant.lists() > lists).await;
         } else {
             yard.set.revoke(|_, _| false);
             until("ann's has ended", || yard.open().len() == 1).await;

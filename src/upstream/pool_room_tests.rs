@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::super::STARTS_MAX;
 use super::{ASKABLE, ELICITS, Yard, call, call_of, until, within};
+use crate::clock::Clock;
 use crate::id::PrincipalId;
+use crate::runtime::Tasks;
+use crate::upstream::means::Means;
 use crate::upstream::server::Phase;
 use crate::upstream::watches::Watches;
 use crate::wire::mcp::Features;
@@ -126,4 +130,54 @@ async fn so_many_starts_go_on_at_once() {
     assert!(within(held).await.into_iter().all(|held| held.is_ok()));
     assert_eq!(yard.opened(), 11);
     yard.end().await;
+}
+
+/// [LIM-6, TRN-4]: a principal that has all the processes it may have over all servers gets another one: what it has left
+/// idle longest makes room, on whichever server, and nobody else's does; what is ending is waited for. Where all are busy it is
+/// refused.
+#[tokio::test]
+async fn what_is_idle_on_another_server_makes_room() {
+    let means = Means::new(Tasks::new(), Clock::manual());
+    let mut yards = Vec::new();
+    for _ in 0..3 {
+        yards.push(Yard::of(&means, 2, |_| {}).opened_up().await);
+    }
+    let [files, notes, mail] = &yards[..] else { panic!("three servers") };
+    files.set.bound_processes(2);
+    let (ann, bob) = (call("ann"), call("bob"));
+    let bobs = files.held(&bob).await.unwrap();
+    let bobs = files.wire(&bobs);
+    let mut anns = Vec::new();
+    for yard in [files, notes] {
+        let held = yard.held(&ann).await.unwrap();
+        anns.push(yard.wire(&held));
+        drop(held);
+        yard.sweep_after(Duration::from_secs(1));
+        yard.sweep_after(Duration::from_secs(1));
+    }
+    files.plant.slow.store(true, Ordering::SeqCst);
+    let mut first = Box::pin(mail.server.held_for(&ann));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    for _ in 0..20 {
+        assert!(first.as_mut().poll(&mut context).is_pending(), "it waits until a place is free");
+        means.census.freed.notify_waiters();
+        tokio::task::yield_now().await;
+    }
+    assert!(anns[0].closed.is_cancelled() && !anns[1].closed.is_cancelled(), "one alone, and the one of longest ago");
+    files.plant.slow.store(false, Ordering::SeqCst);
+    anns[0].die();
+    let first = within(first).await.unwrap();
+    let second = files.held(&ann).await.unwrap();
+    assert!(anns[1].closed.is_cancelled());
+    let reject = notes.held(&ann).await.unwrap_err();
+    assert!(reject.public.contains("all 2 processes of this principal"), "{reject:?}");
+    assert!(!bobs.closed.is_cancelled(), "bob's was idle for longer");
+    drop((first, second));
+    drop(notes.held(&ann).await.unwrap());
+    for yard in &yards {
+        within(yard.set.close()).await;
+        assert_eq!(yard.server.pool.places.count(), 0);
+    }
+    means.tasks.cancel();
+    within(means.tasks.wait()).await;
 }

@@ -21,7 +21,7 @@ use crate::upstream::member::Held;
 use crate::upstream::place::Place;
 use crate::upstream::server::{Phase, Server};
 use crate::upstream::set::TargetSet;
-use crate::upstream::{Isolation, ServerSettings, Transport};
+use crate::upstream::{Grants, Isolation, ServerSettings, Transport};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, RequestId, Response, decode};
 use crate::wire::mcp::{CallParams, Capabilities, Era, Features, Kind, Kinds, Method, ProtocolVersion, RequestMeta};
 
@@ -34,6 +34,9 @@ mod lists;
 #[cfg(test)]
 #[path = "pool_room_tests.rs"]
 mod room;
+#[cfg(test)]
+#[path = "pool_sole_tests.rs"]
+mod sole;
 
 const ELICITS: &str = r#"{"elicitation":{}}"#;
 /// Everything that a list is read with.
@@ -52,7 +55,13 @@ struct Plant {
     lists: AtomicUsize,
     /// Processes take their time to end, until they are reaped.
     slow: AtomicBool,
+    /// Lists are not answered until this is sent again.
+    hushed: watch::Sender<bool>,
+    /// What is done when a connection is watched for changes the next time.
+    meanwhile: Mutex<Option<Meanwhile>>,
 }
+
+struct Meanwhile(Box<dyn FnOnce() + Send>);
 
 #[derive(Debug)]
 struct Wire {
@@ -76,6 +85,12 @@ struct Yard {
     set: TargetSet,
     clock: Clock,
     tasks: Tasks,
+}
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
 }
 
 impl Connector for Plant {
@@ -103,6 +118,13 @@ impl Connector for Plant {
             self.wires.lock().unwrap().push(Arc::clone(&wire));
             Ok(Started { link: wire, can: Capabilities::ASSUMED })
         })
+    }
+}
+
+impl Plant {
+    /// How often a list was asked for.
+    fn lists(&self) -> usize {
+        self.lists.load(Ordering::SeqCst)
     }
 }
 
@@ -138,12 +160,20 @@ impl Link for Wire {
         }
         let list = format!(r#"{{"tools":[{{"name":"{tool}","inputSchema":{{"type":"object"}}}}]}}"#);
         let response = Box::new(Response::with_result(&RequestId::number(1), &Bytes::from(list)));
-        Box::pin(std::future::ready(Reply::once(Ok(Answer::Upstream { response, era: Era::Legacy }))))
+        let mut hushed = self.plant.hushed.subscribe();
+        Box::pin(async move {
+            let _spoken = hushed.wait_for(|hushed| !hushed).await.is_ok();
+            Reply::once(Ok(Answer::Upstream { response, era: Era::Legacy }))
+        })
     }
 
     fn watch(self: Arc<Self>, _: Kinds) {}
 
     fn changes(&self) -> watch::Receiver<Changes> {
+        let meanwhile = self.plant.meanwhile.lock().unwrap().take();
+        if let Some(Meanwhile(work)) = meanwhile {
+            work();
+        }
         self.changes.subscribe()
     }
 
@@ -191,6 +221,12 @@ impl Link for Wire {
 impl Yard {
     /// A server that so many principals are granted; its starts wait at the gate.
     fn new(grants: usize, adjust: impl FnOnce(&mut ServerSettings)) -> Self {
+        let means = Means::new(Tasks::new(), Clock::manual());
+        Self::of(&means, grants, adjust)
+    }
+
+    /// The same, of means that other servers share.
+    fn of(means: &Means, grants: usize, adjust: impl FnOnce(&mut ServerSettings)) -> Self {
         let transport = Transport::Stdio {
             command: String::new(),
             args: Vec::new(),
@@ -200,8 +236,6 @@ impl Yard {
         };
         let mut settings = ServerSettings::new(UpstreamName::new("up").unwrap(), transport);
         adjust(&mut settings);
-        let (tasks, clock) = (Tasks::new(), Clock::manual());
-        let means = Means::new(tasks.clone(), clock.clone());
         let plant = Arc::new(Plant {
             opened: AtomicUsize::new(0),
             gate: Semaphore::new(0),
@@ -210,20 +244,38 @@ impl Yard {
             mute: AtomicBool::new(false),
             lists: AtomicUsize::new(0),
             slow: AtomicBool::new(false),
+            hushed: watch::Sender::new(false),
+            meanwhile: Mutex::default(),
         });
-        let server = Server::new(Arc::new(settings), Arc::clone(&plant) as Arc<dyn Connector>, &means);
-        let set = TargetSet::of(vec![Arc::clone(&server)], means);
-        set.start(|_| grants, &Ready::new());
-        Self { server, plant, set, clock, tasks }
+        let server = Server::new(Arc::new(settings), Arc::clone(&plant) as Arc<dyn Connector>, means);
+        let set = TargetSet::of(vec![Arc::clone(&server)], means.clone());
+        let yard = Self { server, plant, set, clock: means.clock.clone(), tasks: means.tasks.clone() };
+        yard.grant(&granted(grants));
+        yard
     }
 
-    /// The same, with its list read and its gate open.
+    /// A server of ann's, whose one client has not said yet what it declares.
+    fn expecting() -> Self {
+        let means = Means::new(Tasks::new(), Clock::manual());
+        means.client.expect();
+        Self::of(&means, 1, |_| {})
+    }
+
+    /// A server that so many principals are granted, with its list read and its gate open.
     async fn ready(grants: usize, adjust: impl FnOnce(&mut ServerSettings)) -> Self {
-        let yard = Self::new(grants, adjust);
-        yard.plant.gate.add_permits(1_000_000);
-        yard.server.settled().await;
-        assert_eq!(yard.server.status().phase, Phase::Ready);
-        yard
+        Self::new(grants, adjust).opened_up().await
+    }
+
+    async fn opened_up(self) -> Self {
+        self.plant.gate.add_permits(1_000_000);
+        self.server.settled().await;
+        assert_eq!(self.server.status().phase, Phase::Ready);
+        self
+    }
+
+    /// A reload changes who is granted it.
+    fn grant(&self, grants: &Grants) {
+        self.set.start(|_| grants.clone(), &Ready::new());
     }
 
     /// Whether its list holds this tool.
@@ -242,6 +294,13 @@ impl Yard {
         wires.iter().filter(|wire| !wire.closed.is_cancelled()).cloned().collect()
     }
 
+    /// The connection that a call holds.
+    fn wire(&self, held: &Held) -> Arc<Wire> {
+        let wires = self.plant.wires.lock().unwrap();
+        let same = |wire: &&Arc<Wire>| std::ptr::addr_eq(Arc::as_ptr(wire), Arc::as_ptr(held.link()));
+        Arc::clone(wires.iter().find(same).unwrap())
+    }
+
     async fn held(&self, call: &UpstreamCall) -> Result<Held, Reject> {
         within(self.server.held_for(call)).await
     }
@@ -258,6 +317,11 @@ impl Yard {
         self.tasks.cancel();
         within(self.tasks.wait()).await;
     }
+}
+
+/// To ann alone, or to so many.
+fn granted(count: usize) -> Grants {
+    if count == 1 { Grants::One(PrincipalId::new("ann")) } else { Grants::Several }
 }
 
 /// Fails what hangs.
@@ -443,9 +507,9 @@ async fn what_is_busy_is_never_stopped() {
     assert_eq!(yard.open().len(), 0);
     until("its place is free", || yard.server.pool.places.count() == 0).await;
     assert_eq!((yard.server.status().phase, yard.opened()), (Phase::Ready, 1), "a server that rests can be called");
-    let lists = yard.plant.lists.load(Ordering::SeqCst);
+    let lists = yard.plant.lists();
     let held = yard.held(&one).await.unwrap();
-    until("the list is read again", || yard.plant.lists.load(Ordering::SeqCst) > lists).await;
+    until("the list is read again", || yard.plant.lists() > lists).await;
     assert_eq!(yard.opened(), 2, "over the connection of the call");
     drop(held);
     yard.end().await;

@@ -14,12 +14,14 @@ use crate::catalog::Lists;
 use crate::clock::Clock;
 use crate::codes::Code;
 use crate::exchange::{ReasonCode, Reject, RejectKind, Reply, Source, UpstreamCall};
-use crate::id::UpstreamName;
+use crate::id::{PrincipalId, UpstreamName};
 use crate::policy::Permitted;
 use crate::runtime::Tasks;
 use crate::wire::mcp::{Capabilities, Era};
 
 use super::again;
+use super::audience::Audience;
+use super::client::OneClient;
 use super::elsewhere::Elsewhere;
 use super::kept::Kept;
 use super::lease::Lease;
@@ -51,6 +53,8 @@ pub struct TargetStatus {
     pub lists: Option<Lists>,
     /// What it says it can do.
     pub can: Capabilities,
+    /// Whose own process or session the lists were read over; `None`: they are everybody's.
+    pub(super) of: Option<PrincipalId>,
 }
 
 /// One server behind the gateway.
@@ -67,10 +71,10 @@ pub struct Server {
     pub(super) status: watch::Sender<TargetStatus>,
     news: watch::Sender<u64>,
     pub(super) kept: Kept,
+    pub(super) client: OneClient,
     pub(super) hidden: AtomicBool,
     pub(super) started: AtomicBool,
-    /// One principal alone is granted it.
-    pub(super) sole: AtomicBool,
+    pub(super) audience: Mutex<Audience>,
     /// It has asked for roots before the first call of a connection.
     pub(super) early: AtomicBool,
     /// The list must be read over another connection than the one that has become a principal's own.
@@ -100,9 +104,13 @@ pub(super) struct Eras {
 impl Server {
     pub(super) fn new(settings: Arc<ServerSettings>, connector: Arc<dyn Connector>, means: &Means) -> Arc<Self> {
         let places = Places::new(settings.max_processes, Arc::clone(&means.census));
-        let status =
-            watch::Sender::new(TargetStatus { phase: Phase::Starting, lists: None, can: Capabilities::default() });
-        Arc::new(Self {
+        let status = watch::Sender::new(TargetStatus {
+            phase: Phase::Starting,
+            lists: None,
+            can: Capabilities::default(),
+            of: None,
+        });
+        let server = Arc::new(Self {
             lease: Lease::new(settings.name.clone()),
             settings,
             connector,
@@ -113,9 +121,10 @@ impl Server {
             status,
             news: means.news.clone(),
             kept: means.kept.clone(),
+            client: means.client.clone(),
             hidden: AtomicBool::new(false),
             started: AtomicBool::new(false),
-            sole: AtomicBool::new(false),
+            audience: Mutex::default(),
             early: AtomicBool::new(false),
             apart: Notify::new(),
             stopping: CancellationToken::new(),
@@ -125,7 +134,9 @@ impl Server {
             headers: again::Headers::default(),
             eras: Mutex::default(),
             catalog: Mutex::default(),
-        })
+        });
+        means.census.join(&server);
+        server
     }
 
     /// Returns the server's settings.
@@ -174,10 +185,14 @@ impl Server {
 
     /// Shows the lists that were kept, until the fresh ones arrive [TRN-8]. Blocks.
     pub(super) fn recall(&self) {
-        if self.status.borrow().lists.is_none()
-            && let Some((lists, can)) = self.kept.read(&self.settings)
-        {
-            self.change(|status| (status.lists, status.can) = (Some(lists), can));
+        if self.status.borrow().lists.is_some() {
+            return;
+        }
+        let own = self.sole();
+        let own = own.and_then(|sole| Some((self.kept.read(&self.settings, Some(&sole))?, Some(sole))));
+        let kept = own.or_else(|| Some((self.kept.read(&self.settings, None)?, None)));
+        if let Some(((lists, can), of)) = kept {
+            self.change(|status| (status.lists, status.can, status.of) = (Some(lists), can, of));
         }
     }
 

@@ -9,13 +9,14 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::id::{PrincipalId, UpstreamName};
 use crate::runtime::{Ready, State, Tasks};
+use crate::wire::mcp::Features;
 
 use super::link::Connector;
 use super::means::Means;
 use super::place::Census;
 use super::server::Server;
 use super::stdio::{BaseEnv, StdioConnector};
-use super::{ServerSettings, Transport};
+use super::{Grants, ServerSettings, Transport};
 
 /// How often a server that was replaced is asked whether its calls are over.
 const PARTING_LOOK: Duration = Duration::from_millis(100);
@@ -78,6 +79,17 @@ impl TargetSet {
         self.yard.base_env.want_login_path();
     }
 
+    /// Has servers wait for the one client of this gateway to say what it declares, and tells them that from their first start
+    /// on [TRN-4]. To be called before [`TargetSet::start`].
+    pub fn expect_client(&self) {
+        self.yard.means.client.expect();
+    }
+
+    /// Takes note of a client that asks for something; means something to who expects one alone.
+    pub fn meet_client(&self, features: Features) {
+        self.yard.means.client.meet(features);
+    }
+
     /// Keeps the servers' lists in the state folder from here on, and shows what is kept there until fresh ones arrive
     /// [TRN-8]. To be called before [`TargetSet::start`].
     pub fn keep_lists(&self, state: State) {
@@ -93,10 +105,10 @@ impl TargetSet {
     pub fn follow(
         &self,
         settings: &[ServerSettings],
-        grants: impl Fn(&UpstreamName) -> usize,
+        is_granted: impl Fn(&UpstreamName) -> bool,
     ) -> Result<Self, SetError> {
         let next = |settings: &ServerSettings| {
-            let granted = grants(&settings.name) > 0;
+            let granted = is_granted(&settings.name);
             match self.get(&settings.name) {
                 Some(old) if old.settings() == settings && (granted || !old.is_started()) => Ok(Arc::clone(old)),
                 Some(old) if granted => {
@@ -143,10 +155,15 @@ impl TargetSet {
         }
     }
 
-    /// Starts the servers that somebody is granted, by how many principals, and that do not run yet; a required one holds readiness back until it has answered a list [OPS-4].
-    pub fn start(&self, grants: impl Fn(&UpstreamName) -> usize, ready: &Ready) {
-        for server in self.servers.iter().filter(|server| grants(server.name()) > 0) {
-            server.set_sole(grants(server.name()) == 1);
+    /// Starts the servers that somebody is granted and that do not run yet; a required one holds readiness back until it has
+    /// answered a list [OPS-4]. Those that run are told who is granted them from here on.
+    pub fn start(&self, grants: impl Fn(&UpstreamName) -> Grants, ready: &Ready) {
+        for server in &self.servers {
+            let grants = grants(server.name());
+            if grants == Grants::Nobody {
+                continue;
+            }
+            server.grant(grants.sole());
             if !server.begin() {
                 continue;
             }

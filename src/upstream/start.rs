@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::exchange::{Owner, OwnerKey, Reject, UpstreamCall};
+use crate::id::PrincipalId;
 use crate::wire::mcp::{Era, Feature};
 
 use super::Isolation;
@@ -75,7 +76,9 @@ impl Server {
         loop {
             // Before the look, so that nothing that becomes free in between is missed.
             let mut freed = pin!(self.pool.places.freed.notified());
+            let mut freed_elsewhere = pin!(self.pool.places.census.freed.notified());
             freed.as_mut().enable();
+            freed_elsewhere.as_mut().enable();
             if let Some(outcome) = start.as_ref().and_then(|start| start.borrow().clone()) {
                 outcome?;
                 start = None;
@@ -101,6 +104,7 @@ impl Server {
                 () = self.stopping.cancelled() => return Err(stopped()),
                 told = over => if !told { return Err(stopped()) },
                 () = freed => {}
+                () = freed_elsewhere => {}
             }
         }
     }
@@ -110,14 +114,14 @@ impl Server {
         self: &Arc<Self>,
         key: Key,
         place: Option<Arc<Place>>,
-        owner: Owner,
+        call: &UpstreamCall,
         outcome: watch::Sender<Outcome>,
     ) {
-        let server = Arc::clone(self);
+        let (server, owner, principal) = (Arc::clone(self), call.owner.clone(), call.principal.clone());
         self.tasks.spawn("start a connection", async move {
             let want = Want { era: Some(key.era), features: key.features, place };
             let done = match server.open(want).await {
-                Ok(started) => server.stand(&key, started, owner),
+                Ok(started) => server.stand(&key, &started, owner, &principal),
                 Err(err) => {
                     server.note_failure(&key, &err);
                     Err(err)
@@ -160,8 +164,14 @@ impl Server {
     }
 
     /// Puts a connection in its place, where somebody may still have it.
-    fn stand(self: &Arc<Self>, key: &Key, started: Started, owner: Owner) -> Result<(), StartError> {
-        let member = self.member(key, &started.link);
+    fn stand(
+        self: &Arc<Self>,
+        key: &Key,
+        started: &Started,
+        owner: Owner,
+        principal: &PrincipalId,
+    ) -> Result<(), StartError> {
+        let member = self.member(key, started, Some(principal));
         let mut stock = self.pool.stock();
         if !stock.start_over(key) || self.stopping.is_cancelled() {
             drop(stock);
@@ -169,21 +179,18 @@ impl Server {
             return Err(stopped());
         }
         stock.add(key, Arc::clone(&member));
-        // The list moves to the process of the only principal: what a call changes or ends stands there and nowhere else.
-        let only = self.is_sole() && matches!(key.holder, Holder::Principal(_)) && started.link.is_channel();
-        let moves = only && (self.let_go(&mut stock) || !self.is_listed());
+        // The list moves to the process of the only principal: what a call changes or ends stands there and nowhere else. Its
+        // keeper looks for it under the same lock.
+        if self.heir_in(&stock).is_some() && self.let_go(&mut stock) {
+            tracing::debug!(server = %self.name(), "its list moves");
+        }
         drop(stock);
         self.found(key.era);
         self.pool.breaker().reset();
         self.attend(key.clone(), member, Some(owner));
-        if moves || self.pool.is_resting() {
-            if only || (key.holder == Holder::Shared && key.features == self.listed_with(key.era)) {
-                self.pool.offer(started);
-            }
-            self.pool.wake();
-            // Its keeper may be waiting for a place of its own.
-            self.pool.places.freed.notify_waiters();
-        }
+        self.pool.wake();
+        // The keeper of the list may be waiting for a place of its own.
+        self.pool.places.freed.notify_waiters();
         Ok(())
     }
 
@@ -248,9 +255,9 @@ impl Server {
         });
     }
 
-    /// Opens a connection to read the list over: the one that a call has started while the server rested, or a new one.
+    /// Opens a connection to read the list over, where there is none that it can be read over.
     pub(super) async fn open_for_list(&self) -> Result<ForList, StartError> {
-        if let Some(owned) = self.offered() {
+        if let Some(owned) = self.heir() {
             return Ok(owned);
         }
         let place = if self.is_http() {
@@ -268,31 +275,31 @@ impl Server {
             tokio::time::timeout(self.settings().start_timeout, open).await.unwrap_or_else(|_| Err(late()))?;
         started.link.refuse_early();
         // A call may have started one meanwhile.
-        if let Some(owned) = self.offered() {
+        if let Some(owned) = self.heir() {
             started.link.close();
             return Ok(owned);
         }
         Ok(ForList { started, berth: Berth::Free(place) })
     }
 
-    /// Takes what a call has started for the list to be read over.
-    fn offered(&self) -> Option<ForList> {
-        let started = self.pool.take_offered()?;
+    /// Finds the connection that the list is to be read over rather than over one of its own.
+    pub(super) fn heir(&self) -> Option<ForList> {
+        let started = self.heir_in(&self.pool.stock())?;
         Some(ForList { started, berth: Berth::Owned })
     }
 
     /// Gives the place back of a connection of the list that has ended before anybody took it for its own.
     pub(super) fn clear_berth(&self) {
-        drop(self.pool.stock().unowned.take_if(|(link, _)| link.closed().is_cancelled()));
+        drop(self.pool.stock().unowned.take_if(|(started, _)| started.link.closed().is_cancelled()));
     }
 
-    /// Waits for a place, or for what a call has started. Callers come first: while they have them all, the list stays as it
-    /// was.
+    /// Waits for a place, or for what a call has started that will do. Callers come first: while they have them all, the list
+    /// stays as it was.
     async fn place_for_list(&self) -> Result<Arc<Place>, ForList> {
         loop {
             let mut freed = pin!(self.pool.places.freed.notified());
             freed.as_mut().enable();
-            if let Some(owned) = self.offered() {
+            if let Some(owned) = self.heir() {
                 return Err(owned);
             }
             if let Ok(place) = self.pool.places.take(None, false) {
@@ -303,33 +310,34 @@ impl Server {
         }
     }
 
-    /// Says whether the list is read over a connection that lives.
-    fn is_listed(&self) -> bool {
-        let catalog = self.catalog.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        catalog.as_ref().is_some_and(|link| !link.closed().is_cancelled())
-    }
-
     /// Says which connection the list is read over.
     pub(super) fn list_over(&self, link: Option<&Arc<dyn Link>>) {
         *self.catalog.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = link.cloned();
     }
 
-    /// Gives a connection that was opened for the list to its first fitting caller, or to all where it is everybody's.
-    pub(super) fn offer(self: &Arc<Self>, link: &Arc<dyn Link>, berth: Berth) {
-        self.list_over(Some(link));
+    /// Lets callers have a connection that was opened for the list: its first fitting one, or all where it is everybody's.
+    /// `false`: a call has started one meanwhile that the list is to be read over instead.
+    #[must_use]
+    pub(super) fn offer(self: &Arc<Self>, started: &Started, berth: Berth) -> bool {
         // One that a call has started has its holder.
-        let Berth::Free(place) = berth else { return };
-        let isolation = self.settings().isolation();
-        let stateless_http = self.is_http() && link.era() == Era::Stateless;
-        if stateless_http || isolation == Isolation::Shared {
-            let key = Key { holder: Holder::Shared, era: link.era(), features: self.listed_with(link.era()) };
-            let member = self.member(&key, link);
-            self.pool.stock().add(&key, Arc::clone(&member));
-            self.attend(key, member, None);
-        } else if let (Some(place), true, Isolation::Principal) = (place, self.is_sole(), isolation) {
-            // With more principals than one, the list must not depend on what one of them does to a child of its own.
-            self.pool.stock().unowned = Some((Arc::clone(link), place));
+        let Berth::Free(place) = berth else { return true };
+        let link = &started.link;
+        let mut stock = self.pool.stock();
+        if self.heir_in(&stock).is_some() {
+            return false;
         }
+        self.list_over(Some(link));
+        let stateless_http = self.is_http() && link.era() == Era::Stateless;
+        if stateless_http || self.settings().isolation() == Isolation::Shared {
+            let key = Key { holder: Holder::Shared, era: link.era(), features: self.listed_with(link.era()) };
+            let member = self.member(&key, started, None);
+            stock.add(&key, Arc::clone(&member));
+            drop(stock);
+            self.attend(key, member, None);
+        } else if let Some(place) = place {
+            stock.unowned = Some((started.clone(), place));
+        }
+        true
     }
 }
 
