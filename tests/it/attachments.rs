@@ -133,8 +133,8 @@ async fn a_client_on_pipes_has_paths() {
     let child = Child::new(Era::Legacy, &["say"]);
     let image = json!({"content": [{"type": "image", "data": encoded(PNG), "mimeType": "image/png"}]}).to_string();
     for era in ERAS {
-        let text = format!("[mcp]\nblobs = \"file\"\n{}", Piped::configuration(&[("up", child.lines())]));
-        let mut piped = Piped::start(&text, &[]);
+        let text = Piped::configuration(&[("up", child.lines())]);
+        let mut piped = Piped::start(&text.replacen("[mcp]\n", "[mcp]\nblobs = \"file\"\n", 1), &[]);
         piped.hello(era).await;
         piped.call(era, "2", "up__say", &image).await;
         let answer: Value = serde_json::from_str(&piped.answer("2").await).unwrap();
