@@ -200,7 +200,6 @@ impl App {
         }
         let state = State::open(settings.state_dir.as_deref());
         targets.keep_lists(state.clone());
-        targets.expect_client();
         let blobs = Blobs::new(state.folder("uploads"), state.folder("overflow"), &clock);
         let gateway = Gateway::new(hall, targets, blobs, &tasks, clock.clone())?;
         let downstream =

@@ -210,7 +210,6 @@ impl Handler for Gateway {
 
     fn call(self: &Arc<Self>, caller: Identified, exchange: Exchange) -> Handling {
         let gateway = Arc::clone(self);
-        caller.snapshot().targets().meet_client(exchange.client.features);
         if shape::asks_for_own(&exchange).is_none()
             && let Some(entry) = resolve::at_once(&caller, &exchange)
         {

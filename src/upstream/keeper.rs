@@ -90,10 +90,7 @@ impl Server {
         tokio::select! {
             biased;
             () = self.stopping.cancelled() => {}
-            () = async {
-                self.client.met().await;
-                Arc::clone(&self).keep(latch).await;
-            } => {}
+            () = Arc::clone(&self).keep(latch) => {}
             () = self.tidy() => {}
         }
     }

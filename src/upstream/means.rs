@@ -7,7 +7,6 @@ use tokio::sync::{Semaphore, watch};
 use crate::clock::Clock;
 use crate::runtime::Tasks;
 
-use super::client::OneClient;
 use super::kept::Kept;
 use super::place::Census;
 
@@ -25,12 +24,11 @@ pub(super) struct Means {
     pub(super) news: watch::Sender<u64>,
     pub(super) kept: Kept,
     pub(super) census: Arc<Census>,
-    pub(super) client: OneClient,
 }
 
 impl Means {
     pub(super) fn new(tasks: Tasks, clock: Clock) -> Self {
         let (starts, news) = (Arc::new(Semaphore::new(STARTS_MAX)), watch::Sender::new(0));
-        Self { tasks, clock, starts, news, kept: Kept::default(), census: Census::new(), client: OneClient::default() }
+        Self { tasks, clock, starts, news, kept: Kept::default(), census: Census::new() }
     }
 }

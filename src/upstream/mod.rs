@@ -7,7 +7,6 @@ mod again;
 mod audience;
 mod breaker;
 mod channel;
-mod client;
 mod elsewhere;
 #[cfg(test)]
 pub(crate) mod fake;

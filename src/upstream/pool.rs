@@ -464,13 +464,9 @@ impl Server {
     }
 
     /// What a server is told that it may ask where its lists are read: everything, for it may list its asking tools to those
-    /// alone who can be asked, or what the one client declares where there is no other. A stateless one is told with each
-    /// request.
+    /// alone who can be asked. A stateless one is told with each request.
     pub(super) fn listed_with(&self, era: Era) -> Features {
-        match era {
-            Era::Stateless => Features::NONE,
-            Era::Legacy => self.askable(self.client.declares().unwrap_or(Features::ASKABLE)),
-        }
+        if era == Era::Stateless { Features::NONE } else { self.askable(Features::ASKABLE) }
     }
 
     /// A pipe does not say which call a question of the server belongs to, so that there is one call at a time.

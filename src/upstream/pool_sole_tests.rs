@@ -213,27 +213,3 @@ async fn a_process_that_stands_when_the_list_is_read_is_the_only_one() {
     drop(held);
     yard.end().await;
 }
-
-/// [TRN-4]: a gateway of one client starts nothing before that says what it declares; then the process that the list is read
-/// over is its own from its first call on, whatever it declares. What it says later changes nothing.
-#[tokio::test]
-async fn one_client_has_one_process_from_the_start() {
-    for capabilities in ["{}", ELICITS, ASKABLE] {
-        let one = call_of("ann", None, capabilities);
-        let yard = Yard::expecting();
-        yard.plant.gate.add_permits(1_000_000);
-        for _ in 0..50 {
-            tokio::task::yield_now().await;
-        }
-        assert_eq!((yard.opened(), yard.server.status().phase), (0, Phase::Starting));
-        yard.set.meet_client(one.client.features);
-        yard.set.meet_client(call_of("ann", None, r#"{"roots":{}}"#).client.features);
-        let held = yard.held(&one).await.unwrap();
-        let own = yard.wire(&held);
-        assert_eq!((yard.opened(), own.features), (1, one.client.features), "{capabilities}");
-        own.turns("on");
-        until("its list", || yard.lists("on")).await;
-        drop(held);
-        yard.end().await;
-    }
-}

@@ -254,13 +254,6 @@ impl Yard {
         yard
     }
 
-    /// A server of ann's, whose one client has not said yet what it declares.
-    fn expecting() -> Self {
-        let means = Means::new(Tasks::new(), Clock::manual());
-        means.client.expect();
-        Self::of(&means, 1, |_| {})
-    }
-
     /// A server that so many principals are granted, with its list read and its gate open.
     async fn ready(grants: usize, adjust: impl FnOnce(&mut ServerSettings)) -> Self {
         Self::new(grants, adjust).opened_up().await

@@ -21,7 +21,6 @@ use crate::wire::mcp::{Capabilities, Era};
 
 use super::again;
 use super::audience::Audience;
-use super::client::OneClient;
 use super::elsewhere::Elsewhere;
 use super::kept::Kept;
 use super::lease::Lease;
@@ -71,7 +70,6 @@ pub struct Server {
     pub(super) status: watch::Sender<TargetStatus>,
     news: watch::Sender<u64>,
     pub(super) kept: Kept,
-    pub(super) client: OneClient,
     pub(super) hidden: AtomicBool,
     pub(super) started: AtomicBool,
     pub(super) audience: Mutex<Audience>,
@@ -121,7 +119,6 @@ impl Server {
             status,
             news: means.news.clone(),
             kept: means.kept.clone(),
-            client: means.client.clone(),
             hidden: AtomicBool::new(false),
             started: AtomicBool::new(false),
             audience: Mutex::default(),

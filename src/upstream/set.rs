@@ -9,7 +9,6 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::id::{PrincipalId, UpstreamName};
 use crate::runtime::{Ready, State, Tasks};
-use crate::wire::mcp::Features;
 
 use super::link::Connector;
 use super::means::Means;
@@ -77,17 +76,6 @@ impl TargetSet {
     /// Has programs looked up in the PATH of the user's login shell, which is asked when the first one starts [TRN-3].
     pub fn use_login_path(&self) {
         self.yard.base_env.want_login_path();
-    }
-
-    /// Has servers wait for the one client of this gateway to say what it declares, and tells them that from their first start
-    /// on [TRN-4]. To be called before [`TargetSet::start`].
-    pub fn expect_client(&self) {
-        self.yard.means.client.expect();
-    }
-
-    /// Takes note of a client that asks for something; means something to who expects one alone.
-    pub fn meet_client(&self, features: Features) {
-        self.yard.means.client.meet(features);
     }
 
     /// Keeps the servers' lists in the state folder from here on, and shows what is kept there until fresh ones arrive

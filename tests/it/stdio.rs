@@ -43,25 +43,6 @@ async fn both_eras_on_both_sides() {
     }
 }
 
-/// [TRN-4]: one client is served, so that the process that a server's lists are read over is that of its calls, whatever it
-/// declares: there is one, from its first start on.
-#[tokio::test]
-async fn a_server_is_started_once_for_the_one_client() {
-    for era in ERAS {
-        let child = Child::new(era, &["echo"]);
-        let mut client = Piped::start(&Piped::configuration(&[("up", child.lines())]), &[]);
-        client.hello(era).await;
-        assert_eq!(client.names(era).await, ["up__echo"], "{era:?}");
-        for id in ["1", "2"] {
-            client.call(era, id, "up__echo", ARGUMENTS).await;
-            assert_eq!(raw(&client.answer(id).await, "result.echo").unwrap(), ARGUMENTS, "{era:?}");
-        }
-        assert_eq!(child.pids().len(), 1, "{era:?}");
-        client.close();
-        client.ended().await;
-    }
-}
-
 /// `--as` chooses the principal, and with it what is seen.
 #[tokio::test]
 async fn the_principal_is_the_one_named() {
@@ -242,7 +223,7 @@ async fn the_client_is_killed() {
         let line = within_deadline("the first answer", said.next_line()).await.unwrap().unwrap();
         let pids: Vec<u32> = line.split(' ').map(|pid| pid.parse().unwrap()).collect();
         let family: Vec<u32> = std::iter::once(pids[0]).chain(child.pids()).collect();
-        // One that was opened to find out its era may be gone; not the last.
+        // A child that was opened for the list may have given way to the caller's own, the last.
         assert!(lives(pids[0]) && lives(*family.last().unwrap()), "{how}: {family:?}");
         parent.kill().await.unwrap();
         until("everything has ended", || !family.iter().any(|pid| lives(*pid))).await;

@@ -151,7 +151,9 @@ async fn an_unseen_answer_of_a_child_is_a_line_under_its_cap() {
             let words = raw(&answer, "error.message").unwrap_or_default();
             assert_eq!(words.contains("max_response_bytes"), !passes, "{era:?} {id}: {words}");
         }
-        assert_eq!(child.pids().len(), 1, "an answer over the cap costs that call alone");
+        // An older one has a child for its list too.
+        let children = if server == Era::Legacy { 2 } else { 1 };
+        assert_eq!(child.pids().len(), children, "an answer over the cap costs that call alone");
         client.close();
         assert_eq!(client.ended().await.code, Some(0));
     }
