@@ -5,6 +5,7 @@ Python's standard library only. Nothing here knows Portcullis.
 
 import asyncio
 import os
+import random
 import signal
 import socket
 import ssl
@@ -86,12 +87,26 @@ def http(url, body=None, headers=None):
 
 
 def free_ports(count):
-    """Ports of 127.0.0.1 that were free a moment ago, all different."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    """Ports of 127.0.0.1 that are free, all different, and none that the system gives to a connection meanwhile."""
+    sockets, below = [], ephemeral_from()
+    while len(sockets) < count:
+        try:
+            sockets.append(socket.create_server(("127.0.0.1", random.randrange(10_000, below))))
+        except OSError:
+            continue  # somebody's
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:
         one.close()
     return ports
+
+
+def ephemeral_from():
+    """The first port that the system gives to connections which ask for none."""
+    try:
+        first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+    except OSError:
+        first = 0
+    return first if first > 11_000 else 32_768
 
 
 def listening(port):
