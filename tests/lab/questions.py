@@ -117,6 +117,13 @@ def check_questions(checks, processes, folder, binary, everything, run_client):
         client, mode, action = job
         return run_client(client, f"{base}/mcp", mode, calls(), "key-of-ann", tools=count, answer=action)
 
+    # Stateless clients of one principal share its session, and server-everything asks for roots beside its calls: while two of
+    # them call, nobody can say whose question that is, and it is refused [TRN-10]. It remembers what one alone has said.
+    roots = [{"name": "everything-http__get-roots-list"}]
+    for client in ("typescript", "python"):
+        report = run_client(client, f"{base}/mcp", "2026-07-28", roots, "key-of-ann", answer="accept")
+        answers = "\n".join(said(result) for result in report.get("results") or [])
+        checks.check(f"questions: {client}, 2026-07-28, alone: is asked for roots", "file:///lab" in answers, text(report)[:600])
     # Two clients of one principal at once: each is asked what its own calls ask.
     with ThreadPoolExecutor(2) as pool:
         for job, report in zip(jobs, pool.map(ask, jobs)):
