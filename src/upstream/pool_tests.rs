@@ -529,39 +529,6 @@ async fn the_list_rests_when_nobody_has_a_connection() {
     yard.end().await;
 }
 
-/// [TRN-4]: the bound of a server is hard. An idle process makes room; where all are busy the call is refused at once.
-#[tokio::test]
-async fn an_idle_process_makes_room_and_a_busy_one_does_not() {
-    let yard = Yard::ready(3, |settings| settings.max_processes = 2).await;
-    let ann = yard.held(&call("ann")).await.unwrap();
-    // The list gives way to a caller.
-    let bob = yard.held(&call("bob")).await.unwrap();
-    assert_eq!(yard.open().len(), 2);
-    let reject = yard.held(&call("cid")).await.unwrap_err();
-    assert_eq!(&*reject.public, "server 'up': all 2 processes of it are in use (max_processes)");
-    assert_eq!((reject.kind, reject.code()), (RejectKind::Busy, crate::codes::Code::TooManyCalls));
-    drop(ann);
-    let cid = yard.held(&call("cid")).await.unwrap();
-    assert_eq!(yard.open().len(), 2, "ann's made room");
-    drop((bob, cid));
-    yard.end().await;
-}
-
-/// [TRN-4]: the bound of a principal is hard too, and the others do not feel it.
-#[tokio::test]
-async fn one_principal_has_no_more_than_its_share() {
-    let yard = Yard::ready(2, |settings| settings.isolation = Some(Isolation::Session)).await;
-    yard.set.bound_processes(2);
-    let first = yard.held(&call_of("ann", Some(1), "{}")).await.unwrap();
-    let second = yard.held(&call_of("ann", Some(2), "{}")).await.unwrap();
-    assert!(!same(&first, &second), "each session has its own");
-    let reject = yard.held(&call_of("ann", Some(3), "{}")).await.unwrap_err();
-    assert!(reject.public.contains("all 2 processes of this principal"), "{reject:?}");
-    let other = yard.held(&call_of("bob", Some(4), "{}")).await.unwrap();
-    drop((first, second, other));
-    yard.end().await;
-}
-
 /// [TRN-4]: who owns a connection, by `isolation`; a session's ends with it.
 #[tokio::test]
 async fn isolation_says_whose_a_connection_is() {
@@ -629,33 +596,6 @@ async fn a_call_that_may_be_asked_back_is_alone() {
     drop(second);
     assert!(Arc::ptr_eq(within(third).await.unwrap().link(), &freed));
     drop((first, plain));
-    yard.end().await;
-}
-
-/// [TRN-4]: a server has connections for four different sets of features; who comes with a fifth is asked nothing.
-#[tokio::test]
-async fn four_classes_and_no_more() {
-    const ALL: [&str; 5] = [
-        r#"{"roots":{}}"#,
-        r#"{"sampling":{}}"#,
-        ELICITS,
-        r#"{"roots":{},"sampling":{}}"#,
-        r#"{"roots":{},"elicitation":{}}"#,
-    ];
-    let yard = Yard::ready(2, |_| {}).await;
-    let mut held = Vec::new();
-    for capabilities in ALL {
-        held.push(yard.held(&call_of("ann", None, capabilities)).await.unwrap());
-    }
-    let classes: Vec<Features> = yard.open().iter().map(|wire| wire.features).collect();
-    let asks = |features: &&Features| features.may_be_asked() && **features != Features::ASKABLE;
-    assert_eq!(classes.iter().filter(asks).count(), 4);
-    assert!(same(&held[4], &yard.held(&call("ann")).await.unwrap()), "the fifth shares with those of no features");
-    // Another principal has classes of its own.
-    assert!(yard.held(&call_of("bob", None, ALL[4])).await.unwrap().is_alone());
-    // A set that is known already is still served.
-    assert!(yard.held(&call_of("ann", None, ALL[0])).await.unwrap().is_alone());
-    drop(held);
     yard.end().await;
 }
 
