@@ -13,5 +13,5 @@ mod slots;
 pub use limits::{Exceeded, Limits};
 pub use seats::{NoSeat, Seat, Seats};
 pub use settings::{Concurrency, LimitSettings, Own, Rate, RateError, Rates};
-pub use share::share;
+pub use share::{Tally, share};
 pub use slots::{Entered, Permit, Place, Waiting};

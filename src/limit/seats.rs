@@ -3,12 +3,11 @@
 //! Not for: seats that are waited for (`slots`). Invariants: a seat is given back once, by its last holder; who has none is not
 //! remembered.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::id::PrincipalId;
 
-use super::share;
+use super::{Tally, share};
 
 /// So many seats. Clones share them.
 #[derive(Clone, Debug)]
@@ -42,7 +41,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    of: HashMap<PrincipalId, usize>,
+    each: Tally,
 }
 
 // === impl Seats ===
@@ -71,7 +70,7 @@ impl Seats {
 
     /// Counts a seat for a principal; `all` of the others is what is taken beside its own.
     fn enter(&self, taken: &mut Taken, principal: &PrincipalId, shared: bool) -> Result<(), NoSeat> {
-        let own = taken.of.get(principal).copied().unwrap_or_default();
+        let own = taken.each.of(principal);
         if own >= self.0.own_max {
             return Err(NoSeat::Own(self.0.own_max));
         }
@@ -79,7 +78,7 @@ impl Seats {
         if shared && own >= most {
             return Err(NoSeat::Share(most));
         }
-        *taken.of.entry(principal.clone()).or_default() += 1;
+        taken.each.enter(principal);
         Ok(())
     }
 
@@ -104,7 +103,7 @@ impl Seat {
     pub fn pass(&mut self, principal: &PrincipalId, shared: bool) -> Result<(), NoSeat> {
         let mut taken = self.seats.taken();
         self.seats.enter(&mut taken, principal, shared)?;
-        taken.leave(&self.principal);
+        taken.each.leave(&self.principal);
         drop(taken);
         self.principal = principal.clone();
         Ok(())
@@ -115,20 +114,7 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut taken = self.seats.taken();
         taken.all -= 1;
-        taken.leave(&self.principal);
-    }
-}
-
-// === impl Taken ===
-
-impl Taken {
-    fn leave(&mut self, principal: &PrincipalId) {
-        if let Some(count) = self.of.get_mut(principal) {
-            *count -= 1;
-            if *count == 0 {
-                self.of.remove(principal);
-            }
-        }
+        taken.each.leave(&self.principal);
     }
 }
 
@@ -156,7 +142,7 @@ mod tests {
         let (dan, full) = all(&seats, "dan", true);
         assert_eq!((dan.len(), full), (1, NoSeat::All(8)));
         drop((ann, bob, cid, dan));
-        assert!(seats.taken().of.is_empty() && seats.taken().all == 0);
+        assert!(seats.taken().each.is_empty() && seats.taken().all == 0);
         let (alone, full) = all(&seats, "ann", false);
         assert_eq!((alone.len(), full), (8, NoSeat::All(8)));
     }
@@ -181,6 +167,6 @@ mod tests {
         assert_eq!((of_ann[0].principal(), of_ann[1].principal()), (&bob, &ann));
         assert_eq!(seats.take(&bob, false).unwrap_err(), NoSeat::All(4));
         drop(of_ann);
-        assert!(seats.taken().of.is_empty() && seats.taken().all == 0);
+        assert!(seats.taken().each.is_empty() && seats.taken().all == 0);
     }
 }

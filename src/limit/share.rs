@@ -1,5 +1,42 @@
 //! How much one may hold of what all share, so that there is always something left for the next [LIM-5, LIM-6].
 
+use std::collections::HashMap;
+
+use crate::id::PrincipalId;
+
+/// How many of something each principal holds. Who holds none is not remembered.
+#[derive(Debug, Default)]
+pub struct Tally(HashMap<PrincipalId, usize>);
+
+impl Tally {
+    /// Returns how many one holds.
+    #[must_use]
+    pub fn of(&self, principal: &PrincipalId) -> usize {
+        self.0.get(principal).copied().unwrap_or_default()
+    }
+
+    /// Counts one more.
+    pub fn enter(&mut self, principal: &PrincipalId) {
+        *self.0.entry(principal.clone()).or_default() += 1;
+    }
+
+    /// Counts one less.
+    pub fn leave(&mut self, principal: &PrincipalId) {
+        if let Some(count) = self.0.get_mut(principal) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(principal);
+            }
+        }
+    }
+
+    /// Says whether nobody holds any.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// Returns how much of `all` one may hold while the others hold `others`: half of what they leave, and at least one.
 ///
 /// One alone has half; each who comes later half of the rest. Who holds much already when others come keeps it.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::Notify;
 
 use crate::id::PrincipalId;
-use crate::limit::share;
+use crate::limit::{Tally, share};
 
 use super::server::Server;
 
@@ -47,7 +47,7 @@ pub(super) struct Places {
 struct Taken {
     all: usize,
     /// Those of each principal.
-    of: HashMap<PrincipalId, usize>,
+    each: Tally,
     /// How many are of processes that are ending.
     leaving: usize,
 }
@@ -184,7 +184,7 @@ impl Places {
             return Err(Full::Server(self.max));
         }
         if let Some(principal) = principal.filter(|_| shared) {
-            let own = taken.of.get(principal).copied().unwrap_or_default();
+            let own = taken.each.of(principal);
             let most = share(self.max, taken.all - own);
             if own >= most {
                 return Err(Full::Share(most));
@@ -193,7 +193,7 @@ impl Places {
         // What is refused has taken nothing, and so wakes nobody when it gives that back: who is refused may wait.
         if let Some(principal) = principal {
             self.census.enter(principal)?;
-            *taken.of.entry(principal.clone()).or_default() += 1;
+            taken.each.enter(principal);
         }
         taken.all += 1;
         let principal = Mutex::new(principal.cloned());
@@ -241,9 +241,9 @@ impl Place {
         }
         let before = account.replace(principal.clone());
         let mut taken = self.places.taken();
-        *taken.of.entry(principal.clone()).or_default() += 1;
+        taken.each.enter(principal);
         if let Some(before) = before {
-            taken.leave(&before);
+            taken.each.leave(&before);
             self.places.census.left(&before, leaving);
         }
         Ok(())
@@ -261,7 +261,7 @@ impl Drop for Place {
         taken.all -= 1;
         taken.leaving -= usize::from(leaving);
         if let Some(principal) = &principal {
-            taken.leave(principal);
+            taken.each.leave(principal);
         }
         drop(taken);
         // Last, so that who is woken finds a place in both.
@@ -269,19 +269,6 @@ impl Drop for Place {
             self.places.census.left(principal, leaving);
         }
         self.places.freed.notify_waiters();
-    }
-}
-
-// === impl Taken ===
-
-impl Taken {
-    fn leave(&mut self, principal: &PrincipalId) {
-        if let Some(count) = self.of.get_mut(principal) {
-            *count -= 1;
-            if *count == 0 {
-                self.of.remove(principal);
-            }
-        }
     }
 }
 
@@ -328,7 +315,7 @@ mod tests {
         let cid = take("cid").unwrap();
         assert_eq!(take("dan").unwrap_err(), Full::Server(8));
         drop((ann, bob, cid));
-        assert!(places.taken().of.is_empty(), "who has none is not remembered");
+        assert!(places.taken().each.is_empty(), "who has none is not remembered");
         let alone: Vec<_> = std::iter::from_fn(|| places.take(Some(&PrincipalId::new("ann")), false).ok()).collect();
         assert_eq!(alone.len(), 7);
     }

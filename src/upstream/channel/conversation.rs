@@ -457,4 +457,4 @@ fn token(notification: &Notification) -> Option<u64> {
 
 #[cfg(test)]
 #[path = "conversation_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -15,6 +15,14 @@ use crate::upstream::{ServerSettings, Transport};
 use crate::wire::mcp::{Era, Feature, Features};
 
 fn conversation(features: Features) -> Arc<Conversation> {
+    conversation_of(features, |_| {})
+}
+
+/// A conversation with a server of the legacy era that was told of these features.
+pub(in crate::upstream::channel) fn conversation_of(
+    features: Features,
+    adjust: impl FnOnce(&mut ServerSettings),
+) -> Arc<Conversation> {
     let transport = Transport::Stdio {
         command: "none".to_owned(),
         args: Vec::new(),
@@ -22,7 +30,8 @@ fn conversation(features: Features) -> Arc<Conversation> {
         inherit_env: Vec::new(),
         cwd: None,
     };
-    let settings = ServerSettings::new(UpstreamName::new("one").unwrap(), transport);
+    let mut settings = ServerSettings::new(UpstreamName::new("one").unwrap(), transport);
+    adjust(&mut settings);
     let conversation = Arc::new(Conversation::new(Arc::new(settings), features));
     conversation.settle(Era::Legacy);
     conversation

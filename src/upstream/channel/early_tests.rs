@@ -8,28 +8,17 @@ use futures_util::{FutureExt as _, StreamExt as _};
 
 use super::{BYTES_MAX, KEPT_MAX};
 use crate::exchange::{Event, EventStream, OwnerKey, ReplyBody};
-use crate::id::UpstreamName;
+use crate::upstream::Isolation;
 use crate::upstream::channel::Conversation;
+use crate::upstream::channel::conversation::tests::conversation_of;
 use crate::upstream::channel::pending::tests::owned;
 use crate::upstream::channel::waiting::FIRST_MAX;
-use crate::upstream::{Isolation, ServerSettings, Transport};
 use crate::wire::mcp::{Era, Feature, Features};
 
 const ROOTS: Features = Features::NONE.with(Feature::Roots);
 
 fn conversation(isolation: Isolation) -> Arc<Conversation> {
-    let transport = Transport::Stdio {
-        command: "none".to_owned(),
-        args: Vec::new(),
-        env: Vec::new(),
-        inherit_env: Vec::new(),
-        cwd: None,
-    };
-    let settings = ServerSettings::new(UpstreamName::new("one").unwrap(), transport);
-    let settings = ServerSettings { isolation: Some(isolation), ..settings };
-    let conversation = Arc::new(Conversation::new(Arc::new(settings), ROOTS.with(Feature::Sampling)));
-    conversation.settle(Era::Legacy);
-    conversation
+    conversation_of(ROOTS.with(Feature::Sampling), |settings| settings.isolation = Some(isolation))
 }
 
 fn ask(conversation: &Arc<Conversation>, id: &str) {
