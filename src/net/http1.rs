@@ -413,13 +413,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         mut seen: impl FnMut(&[u8]),
     ) -> Result<Bytes, ExchangeError> {
         self.read.reserve(length.saturating_sub(self.read.len()));
+        let mut turn = Turn::new();
         poll_fn(|cx| {
-            let mut turn = Turn::new();
             while self.read.len() < length {
-                if turn.is_over(cx) {
-                    return Poll::Pending;
-                }
-                let room = turn.share(length - self.read.len());
+                let room = ready!(turn.poll_share(cx, length - self.read.len()));
                 match ready!(poll_read_into(&mut self.stream, cx, &mut (&mut self.read).limit(room))) {
                     Ok(0) => return Poll::Ready(Err(self.spoilt(ExchangeError::Closed))),
                     Ok(count) => turn.took(count),

@@ -214,13 +214,7 @@ impl AsyncRead for HttpStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.first.is_empty() {
-            let before = buf.filled().len();
-            let polled = Pin::new(&mut this.stream).poll_read(cx, buf);
-            if buf.filled().len() > before {
-                // Another request: it does not wait for what the answer before was.
-                this.turn.renew();
-            }
-            return polled;
+            return Pin::new(&mut this.stream).poll_read(cx, buf);
         }
         let count = this.first.len().min(buf.remaining());
         buf.put_slice(&this.first.split_to(count));
@@ -231,10 +225,7 @@ impl AsyncRead for HttpStream {
 impl AsyncWrite for HttpStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.turn.is_over(cx) {
-            return Poll::Pending;
-        }
-        let part = buf.get(..this.turn.share(buf.len())).unwrap_or(buf);
+        let part = buf.get(..ready!(this.turn.poll_share(cx, buf.len()))).unwrap_or(buf);
         let polled = Pin::new(&mut this.stream).poll_write(cx, part);
         this.wrote(cx, polled)
     }
@@ -245,11 +236,9 @@ impl AsyncWrite for HttpStream {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.turn.is_over(cx) {
-            return Poll::Pending;
-        }
         let bytes = bufs.iter().map(|buf| buf.len()).sum();
-        let polled = match cut(bufs, this.turn.share(bytes)) {
+        let share = ready!(this.turn.poll_share(cx, bytes));
+        let polled = match cut(bufs, share) {
             None => Pin::new(&mut this.stream).poll_write_vectored(cx, bufs),
             Some(part) => Pin::new(&mut this.stream).poll_write_vectored(cx, &part),
         };
