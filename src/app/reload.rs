@@ -267,7 +267,7 @@ impl Reloader {
             self.waiting = waiting;
         }
         for warning in loaded.warnings.iter().filter(|warning| !self.doubtful.contains(warning)) {
-            say(warning, DOUBTFUL);
+            warning.log(DOUBTFUL);
         }
         self.doubtful = loaded.warnings;
         let old = Arc::clone(self.gateway.snapshot().settings());
@@ -328,23 +328,11 @@ impl Reloader {
             return;
         }
         for diagnostic in &found {
-            say(diagnostic, if diagnostic.fails { "the new configuration is refused" } else { DOUBTFUL });
+            diagnostic.log(if diagnostic.fails { "the new configuration is refused" } else { DOUBTFUL });
         }
         let problems = found.iter().filter(|diagnostic| diagnostic.fails).count();
         tracing::error!(problems, "the configuration of before stays in force");
         self.refused = found;
-    }
-}
-
-/// Writes one problem with its place. A diagnostic holds no secret.
-fn say(diagnostic: &Diagnostic, words: &str) {
-    let (file, line) =
-        diagnostic.place.as_ref().map_or_else(Default::default, |place| (place.path.display().to_string(), place.line));
-    let (Diagnostic { key, message: why, help, .. }, code) = (diagnostic, diagnostic.code.id());
-    let help = help.as_deref().unwrap_or_default();
-    match diagnostic.severity {
-        config::Severity::Error => tracing::error!(file, line, key, why, code, help, "{words}"),
-        config::Severity::Warning => tracing::warn!(file, line, key, why, code, help, "{words}"),
     }
 }
 

@@ -89,6 +89,18 @@ pub fn render(diagnostics: &Diagnostics, color: Color) -> String {
 // === impl Diagnostic ===
 
 impl Diagnostic {
+    /// Writes it to the log, under `words`.
+    pub fn log(&self, words: &str) {
+        let place = self.place.as_ref();
+        let (file, line) = place.map(|place| (place.path.display().to_string(), place.line)).unwrap_or_default();
+        let (Self { key, message: why, help, .. }, code) = (self, self.code.id());
+        let help = help.as_deref().unwrap_or_default();
+        match self.severity {
+            Severity::Error => tracing::error!(file, line, key, why, code, help, "{words}"),
+            Severity::Warning => tracing::warn!(file, line, key, why, code, help, "{words}"),
+        }
+    }
+
     fn render(&self, renderer: &Renderer) -> String {
         let level = match self.severity {
             Severity::Error => Level::ERROR,

@@ -32,6 +32,7 @@ pub use listen::{Connection, Listener, Slots};
 pub use reach::Reach;
 pub use stream::{HttpStream, HttpVersion, Stream};
 pub use tls::{
-    ClientTls, ClientTlsStream, Reread, ServerTls, ServerTlsStream, TlsFailure, TlsFileError, TlsFiles, check_ca_file,
+    ClientTls, ClientTlsStream, Doubts, Reread, ServerTls, ServerTlsStream, TlsFailure, TlsFileError, TlsFiles,
+    check_ca_file,
 };
 pub use url::{resolve, same_origin};
