@@ -10,6 +10,9 @@ use crate::exchange::{Reject, RejectKind};
 
 use super::output::{Paint, say, tell};
 
+/// What the log says of a problem with which a gateway starts.
+pub(super) const DOUBTFUL: &str = "the configuration is doubtful";
+
 /// What the process ends with [OPS-1].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
@@ -103,7 +106,9 @@ impl Trouble {
         match self {
             Self::Told(exit) => Self::Told(exit),
             Self::Config(found) => {
-                found.0.iter().for_each(|one| one.log("the configuration is refused"));
+                for one in &found.0 {
+                    one.log(if one.fails { "the configuration is refused" } else { DOUBTFUL });
+                }
                 Self::Told(Exit::ConfigInvalid)
             }
             Self::Other(failure) => {

@@ -10,7 +10,7 @@ use crate::config::{self, Diagnostics, Loaded};
 use crate::telemetry::{self, InitError, LogFormat, LogSettings};
 
 use super::output::{say, tell};
-use super::trouble::{Exit, Trouble};
+use super::trouble::{DOUBTFUL, Exit, Trouble};
 
 /// How a gateway speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Voice {
     /// Says what is doubtful in the configuration.
     pub(super) fn warn(self, loaded: &Loaded) {
         match self {
-            Self::Log => loaded.warnings.iter().for_each(|one| one.log("the configuration is doubtful")),
+            Self::Log => loaded.warnings.iter().for_each(|one| one.log(DOUBTFUL)),
             Self::Words => tell(&loaded.warnings.clone().into()),
         }
     }
