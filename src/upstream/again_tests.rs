@@ -6,22 +6,23 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use tokio::sync::{Semaphore, watch};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::Semaphore;
 
 use super::FRESH;
 use crate::clock::Clock;
 use crate::exchange::{Answer, ClientFacts, Owner, Reply, ServerCall, UpstreamCall};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::runtime::Tasks;
-use crate::upstream::heard::Heard;
-use crate::upstream::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want};
-use crate::upstream::loudness::Loudness;
+use crate::upstream::fake::{FakeLink, result};
+use crate::upstream::link::{BoxFuture, Connector, Link, Outgoing, StartError, Started, Want};
 use crate::upstream::means::Means;
 use crate::upstream::server::Server;
 use crate::upstream::{ServerSettings, Transport};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, RequestId, Response, decode};
-use crate::wire::mcp::{CallParams, Era, HeaderParam, Kinds, Method, ProtocolVersion, RequestMeta};
+use crate::wire::mcp::{CallParams, Era, HeaderParam, Method, ProtocolVersion, RequestMeta};
+
+/// A list of one tool, that wants a header.
+const LIST: &str = r#"{"tools":[{"name":"t","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}}]}"#;
 
 /// Counts what it is asked; a list waits for the gate, a call is refused as before.
 #[derive(Debug)]
@@ -29,9 +30,6 @@ struct Picky {
     calls: AtomicUsize,
     lists: AtomicUsize,
     gate: Semaphore,
-    loudness: Loudness,
-    heard: Arc<Heard>,
-    closed: CancellationToken,
 }
 
 impl Connector for Picky {
@@ -40,61 +38,21 @@ impl Connector for Picky {
     }
 }
 
-impl Link for Picky {
-    fn era(&self) -> Era {
-        Era::Stateless
-    }
-
-    fn is_channel(&self) -> bool {
-        false
-    }
-
-    fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
-        Box::pin(async move {
-            let response = match outgoing {
-                Outgoing::Call(_) => {
-                    self.calls.fetch_add(1, Ordering::SeqCst);
-                    Response::with_error(Some(&RequestId::number(1)), br#"{"code":-32020,"message":"header"}"#)
-                }
-                Outgoing::Own { .. } => {
-                    self.lists.fetch_add(1, Ordering::SeqCst);
-                    self.gate.acquire().await.unwrap().forget();
-                    let list = br#"{"tools":[{"name":"t","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}}]}"#;
-                    Response::with_result(&RequestId::number(1), list)
-                }
-            };
-            Reply::once(Ok(Answer::Upstream { response: Box::new(response), era: Era::Stateless }))
-        })
-    }
-
-    fn watch(self: Arc<Self>, _: Kinds) {}
-
-    fn changes(&self) -> watch::Receiver<Changes> {
-        watch::Sender::new(Changes::default()).subscribe()
-    }
-
-    fn relist(&self) {}
-
-    fn loudness(&self) -> &Loudness {
-        &self.loudness
-    }
-
-    fn heard(&self) -> &Arc<Heard> {
-        &self.heard
-    }
-
-    fn closed(&self) -> &CancellationToken {
-        &self.closed
-    }
-
-    fn close(&self) {}
-
-    fn ended(self: Arc<Self>) -> BoxFuture<()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn last_words(&self) -> Option<String> {
-        None
+impl Picky {
+    async fn answer(self: Arc<Self>, outgoing: Outgoing) -> Reply {
+        Reply::once(Ok(match outgoing {
+            Outgoing::Call(_) => {
+                self.calls.fetch_add(1, Ordering::SeqCst);
+                let refusal = br#"{"code":-32020,"message":"header"}"#;
+                let response = Box::new(Response::with_error(Some(&RequestId::number(1)), refusal));
+                Answer::Upstream { response, era: Era::Stateless }
+            }
+            Outgoing::Own { .. } => {
+                self.lists.fetch_add(1, Ordering::SeqCst);
+                self.gate.acquire().await.unwrap().forget();
+                result(Era::Stateless, LIST)
+            }
+        }))
     }
 }
 
@@ -121,14 +79,7 @@ fn call(header_params: Arc<[HeaderParam]>) -> UpstreamCall {
 /// before a while; and a call that has the headers already that are wanted is not sent again.
 #[tokio::test]
 async fn a_list_is_read_by_one_call_for_all_and_not_again_at_once() {
-    let picky = Arc::new(Picky {
-        calls: AtomicUsize::new(0),
-        lists: AtomicUsize::new(0),
-        gate: Semaphore::new(0),
-        loudness: Loudness::default(),
-        heard: Arc::default(),
-        closed: CancellationToken::new(),
-    });
+    let picky = Arc::new(Picky { calls: AtomicUsize::new(0), lists: AtomicUsize::new(0), gate: Semaphore::new(0) });
     let counts = || (picky.lists.load(Ordering::SeqCst), picky.calls.load(Ordering::SeqCst));
     let url = "http://127.0.0.1:1/".to_owned();
     let transport =
@@ -137,7 +88,9 @@ async fn a_list_is_read_by_one_call_for_all_and_not_again_at_once() {
     let clock = Clock::manual();
     let server =
         Server::new(settings, Arc::clone(&picky) as Arc<dyn Connector>, &Means::new(Tasks::new(), clock.clone()));
-    let link: Arc<dyn Link> = Arc::clone(&picky) as Arc<dyn Link>;
+    let asked = Arc::clone(&picky);
+    let link: Arc<dyn Link> =
+        FakeLink::new(Era::Stateless, move |_, outgoing| Box::pin(Arc::clone(&asked).answer(outgoing)));
     let (old, new) =
         (call(Arc::from([])), call(Arc::from([HeaderParam { header: "A".to_owned(), path: vec!["a".to_owned()] }])));
 

@@ -1,25 +1,21 @@
-//! Servers that exist in memory, for tests of the hall: each has a list and writes down what it was called for.
+//! Connections that exist in memory, for tests; and servers of them, for those of the hall: each has a list and writes down
+//! what it was called for.
 
 use std::future::Future as _;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::stream;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-
 use crate::clock::Clock;
 use crate::exchange::{Answer, Event, Reply};
 use crate::id::UpstreamName;
 use crate::runtime::{Ready, Tasks};
 use crate::wire::jsonrpc::{RequestId, Response};
-use crate::wire::mcp::{Capabilities, Era, Kind, Kinds, LogMessage};
+use crate::wire::mcp::{Capabilities, Era, Kind, LogMessage};
+use bytes::Bytes;
+use futures_util::stream;
 
-use super::heard::Heard;
-use super::link::{BoxFuture, Changes, Connector, Link, Outgoing, StartError, Started, Want};
-use super::loudness::Loudness;
+use super::link::{BoxFuture, Connector, Link, LinkState, Outgoing, StartError, Started, Want};
 use super::means::Means;
 use super::server::Server;
 use super::set::TargetSet;
@@ -31,15 +27,22 @@ pub(crate) type Calls = Arc<Mutex<Vec<(String, String)>>>;
 /// The server of this name has resources, of which it lists none.
 pub(crate) const LIBRARY: &str = "library";
 
+/// What a connection answers.
+type Answers = Box<dyn Fn(&LinkState, Outgoing) -> BoxFuture<Reply> + Send + Sync>;
+
+/// A connection that exists in memory: a channel without questions, that answers as its test wants.
+pub(super) struct FakeLink {
+    era: Era,
+    pub(super) state: LinkState,
+    answers: Answers,
+}
+
+/// A server of a hall's test, that opens such connections.
 #[derive(Debug)]
 struct Fake {
     name: UpstreamName,
     tools: String,
     calls: Calls,
-    closed: CancellationToken,
-    changes: watch::Sender<Changes>,
-    loudness: Loudness,
-    heard: Arc<Heard>,
 }
 
 /// Makes a set of servers whose tools are given as definitions, and starts them.
@@ -57,7 +60,8 @@ pub(crate) fn targets(servers: &[(UpstreamName, Vec<String>)], tasks: &Tasks) ->
                 cwd: None,
             };
             let settings = Arc::new(ServerSettings::new(name.clone(), transport));
-            let fake = Fake::new(name.clone(), format!("{{\"tools\":[{}]}}", tools.join(",")), Arc::clone(&calls));
+            let tools = format!("{{\"tools\":[{}]}}", tools.join(","));
+            let fake = Fake { name: name.clone(), tools, calls: Arc::clone(&calls) };
             Server::new(settings, Arc::new(fake), &means)
         })
         .collect();
@@ -116,50 +120,45 @@ async fn hang(tool: String, hung: Hung) -> Reply {
 }
 
 fn empty() -> Answer {
-    let response = Box::new(Response::with_result(&RequestId::number(1), br#"{"content":[]}"#));
-    Answer::Upstream { response, era: Era::Legacy }
+    result(Era::Legacy, r#"{"content":[]}"#)
 }
 
-impl Fake {
-    fn new(name: UpstreamName, tools: String, calls: Calls) -> Self {
-        Self {
-            name,
-            tools,
-            calls,
-            closed: CancellationToken::new(),
-            changes: watch::Sender::new(Changes::default()),
-            loudness: Loudness::default(),
-            heard: Arc::default(),
-        }
-    }
-
-    /// Another connection to the same server.
-    fn another(&self) -> Self {
-        Self::new(self.name.clone(), self.tools.clone(), Arc::clone(&self.calls))
-    }
+/// A result as a server of this era has sent it.
+pub(super) fn result(era: Era, result: &str) -> Answer {
+    let response = Box::new(Response::with_result(&RequestId::number(1), result.as_bytes()));
+    Answer::Upstream { response, era }
 }
 
-impl Connector for Fake {
-    fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
-        let link = Arc::new(self.another());
-        Box::pin(async move {
-            match want.era {
-                None | Some(Era::Legacy) => {
-                    let mut can = Capabilities::ASSUMED;
-                    if self.name.as_str() == LIBRARY {
-                        can.lists = can.lists.with(Kind::Resources);
-                    }
-                    Ok(Started { link, can })
-                }
-                Some(Era::Stateless) => Err(StartError::Era(Era::Stateless, "it is a fake".to_owned())),
-            }
-        })
+/// The same, as a reply that is there at once.
+pub(super) fn at_once(answer: Answer) -> BoxFuture<Reply> {
+    Box::pin(std::future::ready(Reply::once(Ok(answer))))
+}
+
+// === impl FakeLink ===
+
+impl FakeLink {
+    /// Makes a connection that answers so.
+    pub(super) fn new(
+        era: Era,
+        answers: impl Fn(&LinkState, Outgoing) -> BoxFuture<Reply> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self { era, state: LinkState::default(), answers: Box::new(answers) })
     }
 }
 
-impl Link for Fake {
+impl std::fmt::Debug for FakeLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FakeLink")
+    }
+}
+
+impl Link for FakeLink {
     fn era(&self) -> Era {
-        Era::Legacy
+        self.era
+    }
+
+    fn state(&self) -> &LinkState {
+        &self.state
     }
 
     fn is_channel(&self) -> bool {
@@ -167,56 +166,45 @@ impl Link for Fake {
     }
 
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
-        let result = match &outgoing {
+        (self.answers)(&self.state, outgoing)
+    }
+}
+
+// === impl Fake ===
+
+impl Fake {
+    fn answer(&self, outgoing: &Outgoing) -> BoxFuture<Reply> {
+        let text = match outgoing {
             Outgoing::Call(call) => {
-                let called = (self.name.as_str().to_owned(), call.original.to_string());
                 if call.original.starts_with("hang") {
                     return Box::pin(hang(call.original.to_string(), Hung(Some(Arc::clone(&self.calls)))));
                 }
+                let called = (self.name.as_str().to_owned(), call.original.to_string());
                 self.calls.lock().unwrap().push(called);
-                r#"{"content":[]}"#.to_owned()
+                return at_once(empty());
             }
-            Outgoing::Own { method: "resources/list", .. } => r#"{"resources":[]}"#.to_owned(),
-            Outgoing::Own { method: "resources/templates/list", .. } => r#"{"resourceTemplates":[]}"#.to_owned(),
-            Outgoing::Own { .. } => self.tools.clone(),
+            Outgoing::Own { method: "resources/list", .. } => r#"{"resources":[]}"#,
+            Outgoing::Own { method: "resources/templates/list", .. } => r#"{"resourceTemplates":[]}"#,
+            Outgoing::Own { .. } => &self.tools,
         };
+        at_once(result(Era::Legacy, text))
+    }
+}
+
+impl Connector for Fake {
+    fn open(self: Arc<Self>, want: Want) -> BoxFuture<Result<Started, StartError>> {
         Box::pin(async move {
-            let response = Box::new(Response::with_result(&RequestId::number(1), &Bytes::from(result)));
-            Reply::once(Ok(Answer::Upstream { response, era: Era::Legacy }))
+            match want.era {
+                None | Some(Era::Legacy) => {
+                    let mut can = Capabilities::ASSUMED;
+                    if self.name.as_str() == LIBRARY {
+                        can.lists = can.lists.with(Kind::Resources);
+                    }
+                    let link = FakeLink::new(Era::Legacy, move |_, outgoing| self.answer(&outgoing));
+                    Ok(Started { link, can })
+                }
+                Some(Era::Stateless) => Err(StartError::Era(Era::Stateless, "it is a fake".to_owned())),
+            }
         })
-    }
-
-    fn watch(self: Arc<Self>, _: Kinds) {}
-
-    fn changes(&self) -> watch::Receiver<Changes> {
-        self.changes.subscribe()
-    }
-
-    fn relist(&self) {
-        Changes::all(&self.changes);
-    }
-
-    fn loudness(&self) -> &Loudness {
-        &self.loudness
-    }
-
-    fn heard(&self) -> &Arc<Heard> {
-        &self.heard
-    }
-
-    fn closed(&self) -> &CancellationToken {
-        &self.closed
-    }
-
-    fn close(&self) {
-        self.closed.cancel();
-    }
-
-    fn ended(self: Arc<Self>) -> BoxFuture<()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn last_words(&self) -> Option<String> {
-        None
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -17,10 +17,10 @@ use crate::wire::json;
 use crate::wire::jsonrpc::Notification;
 use crate::wire::mcp::{Capabilities, Era, Features, Kind, Kinds, Level, STATELESS_LATEST};
 
+use super::channel::Conversation;
+use super::heard::Heard;
 use super::loudness::Loudness;
 use super::place::{Full, Place};
-
-use super::heard::Heard;
 
 /// A boxed future; the trait objects here need one.
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -99,9 +99,19 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
     /// Returns the era spoken on it.
     fn era(&self) -> Era;
 
+    /// Returns what every connection keeps.
+    fn state(&self) -> &LinkState;
+
+    /// Returns what is said on it, where it is a channel.
+    fn conversation(&self) -> Option<&Arc<Conversation>> {
+        None
+    }
+
     /// Says whether it is one channel for all requests, held open while nobody calls: then nothing says which request a
     /// question of the server belongs to, and its end is the end of all of them.
-    fn is_channel(&self) -> bool;
+    fn is_channel(&self) -> bool {
+        self.conversation().is_some()
+    }
 
     /// Sends a request. The reply is known when the first event or the answer has arrived; dropping it, or the future,
     /// cancels the request on this hop's own way: stdio and legacy HTTP by `notifications/cancelled`, stateless HTTP by
@@ -112,29 +122,39 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
 
     /// Starts listening for changes of the lists of these kinds, where the era needs an own stream for it; an older server
     /// also tells of resources there. At most once per connection.
-    fn watch(self: Arc<Self>, kinds: Kinds);
+    fn watch(self: Arc<Self>, _kinds: Kinds) {}
 
     /// Counts the changes of lists that the server has told of.
-    fn changes(&self) -> watch::Receiver<Changes>;
+    fn changes(&self) -> watch::Receiver<Changes> {
+        self.state().changes.subscribe()
+    }
 
     /// Says whose calls were given up that the server has not answered: what it asks beside the calls may be of them
     /// [TRN-10].
-    fn left_behind(&self, _owner: &OwnerKey) -> Left {
-        Left::Nothing
+    fn left_behind(&self, owner: &OwnerKey) -> Left {
+        self.conversation().map_or(Left::Nothing, |conversation| conversation.table.left_behind(owner))
     }
 
     /// Returns what the server was told of its logs.
-    fn loudness(&self) -> &Loudness;
+    fn loudness(&self) -> &Loudness {
+        &self.state().loudness
+    }
 
     /// Takes note that any list may have changed, so that all are read again.
-    fn relist(&self);
+    fn relist(&self) {
+        Changes::all(&self.state().changes);
+    }
 
     /// Tells the server that its client's roots have changed, where it was told that it would be.
-    fn roots_changed(self: Arc<Self>) {}
+    fn roots_changed(self: Arc<Self>) {
+        if let Some(conversation) = self.conversation() {
+            conversation.roots_changed();
+        }
+    }
 
     /// Is cancelled once the server has asked for roots before the first call; `None` where such a question is refused.
     fn early(&self) -> Option<&CancellationToken> {
-        None
+        Some(self.conversation()?.early())
     }
 
     /// Says whether the server has asked for roots before the first call.
@@ -143,22 +163,50 @@ pub(super) trait Link: Send + Sync + fmt::Debug {
     }
 
     /// Refuses what the server asks while no call is under way: nobody is about to call. The first call ends that.
-    fn refuse_early(&self) {}
+    fn refuse_early(&self) {
+        if let Some(conversation) = self.conversation() {
+            conversation.refuse_early();
+        }
+    }
 
     /// Returns what the server has said of watched resources and of visits.
-    fn heard(&self) -> &Arc<Heard>;
+    fn heard(&self) -> &Arc<Heard> {
+        &self.state().heard
+    }
 
     /// Is cancelled when the connection is of no more use.
-    fn closed(&self) -> &CancellationToken;
+    fn closed(&self) -> &CancellationToken {
+        &self.state().closed
+    }
 
     /// Ends the connection in order: a child by stdin, TERM, KILL; an HTTP session by DELETE. Returns at once.
-    fn close(&self);
+    fn close(&self) {
+        self.closed().cancel();
+    }
 
     /// Waits until what [`Link::close`] began has ended: the child is gone, or the DELETE is answered or given up.
-    fn ended(self: Arc<Self>) -> BoxFuture<()>;
+    fn ended(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(self.closed().clone().cancelled_owned())
+    }
 
     /// Says why the connection is of no more use, for status and log: exit code, last stderr lines.
-    fn last_words(&self) -> Option<String>;
+    fn last_words(&self) -> Option<String> {
+        self.state().last_words()
+    }
+}
+
+/// What every connection keeps, however its server is reached.
+#[derive(Debug, Default)]
+pub(super) struct LinkState {
+    /// Counts the changes of lists that the server has told of.
+    pub(super) changes: watch::Sender<Changes>,
+    /// What the server was told of its logs.
+    pub(super) loudness: Loudness,
+    /// What it has said of watched resources and of visits.
+    pub(super) heard: Arc<Heard>,
+    /// No new request is taken.
+    pub(super) closed: CancellationToken,
+    last_words: OnceLock<String>,
 }
 
 /// Whose calls a server may still work on though nobody waits for their answers.
@@ -188,6 +236,31 @@ pub(super) enum Outgoing {
         /// The params' members without braces.
         members: String,
     },
+}
+
+// === impl LinkState ===
+
+impl LinkState {
+    /// Takes note of a notification; `false` if it tells of no change and of no visit.
+    pub(super) fn hear(&self, notification: &Notification) -> bool {
+        Changes::hear(&self.changes, &notification.method) || self.heard.hear(notification)
+    }
+
+    /// Takes note that any change may have been missed.
+    pub(super) fn missed(&self) {
+        Changes::all(&self.changes);
+        self.heard.missed();
+    }
+
+    /// Takes note of why the connection is of no more use; `false` if that is known already.
+    pub(super) fn ended(&self, words: String) -> bool {
+        self.last_words.set(words).is_ok()
+    }
+
+    /// Says why the connection is of no more use.
+    pub(super) fn last_words(&self) -> Option<String> {
+        self.last_words.get().cloned()
+    }
 }
 
 // === impl Changes ===

@@ -1,100 +1,25 @@
 //! A scripted server's pages: all of them, within bounds.
 
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-
 use super::{ITEMS_MAX, PAGES_MAX, read};
-use crate::exchange::{Answer, Reply};
 use crate::id::UpstreamName;
-use crate::upstream::heard::Heard;
-use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing};
-use crate::upstream::loudness::Loudness;
+use crate::upstream::fake::{FakeLink, at_once, result};
+use crate::upstream::link::{Link, Outgoing};
 use crate::upstream::{ServerSettings, Transport};
-use crate::wire::jsonrpc::{RequestId, Response};
-use crate::wire::mcp::{Era, Kind, Kinds};
+use crate::wire::mcp::{Era, Kind};
 
 use super::Listing;
 
-/// Answers `tools/list` by a function of the cursor.
-struct Pages {
-    page: Box<dyn Fn(&str) -> String + Send + Sync>,
-    asked: AtomicUsize,
-    closed: CancellationToken,
-    changes: watch::Sender<Changes>,
-    loudness: Loudness,
-    heard: std::sync::Arc<Heard>,
-    cursors: Mutex<Vec<String>>,
-}
-
-impl std::fmt::Debug for Pages {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Pages")
-    }
-}
-
-impl Link for Pages {
-    fn is_channel(&self) -> bool {
-        true
-    }
-
-    fn era(&self) -> Era {
-        Era::Legacy
-    }
-
-    fn request(self: std::sync::Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
-        let Outgoing::Own { members, .. } = outgoing else { panic!("a call") };
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        self.cursors.lock().unwrap().push(members.clone());
-        let result = (self.page)(&members);
-        let response = Box::new(Response::with_result(&RequestId::number(1), result.as_bytes()));
-        Box::pin(async move { Reply::once(Ok(Answer::Upstream { response, era: Era::Legacy })) })
-    }
-
-    fn watch(self: std::sync::Arc<Self>, _: Kinds) {}
-
-    fn changes(&self) -> watch::Receiver<Changes> {
-        self.changes.subscribe()
-    }
-
-    fn relist(&self) {
-        Changes::all(&self.changes);
-    }
-
-    fn loudness(&self) -> &Loudness {
-        &self.loudness
-    }
-
-    fn heard(&self) -> &std::sync::Arc<Heard> {
-        &self.heard
-    }
-
-    fn closed(&self) -> &CancellationToken {
-        &self.closed
-    }
-
-    fn close(&self) {}
-
-    fn ended(self: std::sync::Arc<Self>) -> BoxFuture<()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn last_words(&self) -> Option<String> {
-        None
-    }
-}
-
+/// Reads the list of a server that answers by a function of the cursor; says how often it was asked.
 async fn listing(page: impl Fn(&str) -> String + Send + Sync + 'static) -> (Result<Listing, String>, usize) {
-    let pages = std::sync::Arc::new(Pages {
-        page: Box::new(page),
-        asked: AtomicUsize::new(0),
-        closed: CancellationToken::new(),
-        changes: watch::Sender::new(Changes::default()),
-        loudness: Loudness::default(),
-        heard: std::sync::Arc::default(),
-        cursors: Mutex::default(),
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let link: Arc<dyn Link> = FakeLink::new(Era::Legacy, move |_, outgoing| {
+        let Outgoing::Own { members, .. } = outgoing else { panic!("a call") };
+        count.fetch_add(1, Ordering::Relaxed);
+        at_once(result(Era::Legacy, &page(&members)))
     });
     let transport = Transport::Stdio {
         command: String::new(),
@@ -104,10 +29,8 @@ async fn listing(page: impl Fn(&str) -> String + Send + Sync + 'static) -> (Resu
         cwd: None,
     };
     let settings = ServerSettings::new(UpstreamName::new("s").unwrap(), transport);
-    let link = std::sync::Arc::clone(&pages);
-    let link: std::sync::Arc<dyn Link> = link;
     let read = read(&link, Kind::Tools, &settings).await;
-    (read, pages.asked.load(Ordering::Relaxed))
+    (read, asked.load(Ordering::Relaxed))
 }
 
 fn tools(range: std::ops::Range<usize>) -> String {

@@ -24,7 +24,7 @@ async fn a_place_that_is_about_to_be_free_is_waited_for() {
     yard.plant.slow.store(true, Ordering::SeqCst);
     let wires = |closed: bool| {
         let all = yard.plant.wires.lock().unwrap();
-        all.iter().filter(|wire| wire.closed.is_cancelled() == closed).count()
+        all.iter().filter(|wire| wire.state.closed.is_cancelled() == closed).count()
     };
     drop(yard.held(&call("ann")).await.unwrap());
     let _bob = yard.held(&call("bob")).await.unwrap();
@@ -41,7 +41,7 @@ async fn a_place_that_is_about_to_be_free_is_waited_for() {
     // Its place goes to one of them; for the other one the list gives way.
     yard.plant.slow.store(false, Ordering::SeqCst);
     let ended: Vec<_> = yard.plant.wires.lock().unwrap().clone();
-    ended.iter().filter(|wire| wire.closed.is_cancelled()).for_each(|wire| wire.die());
+    ended.iter().filter(|wire| wire.state.closed.is_cancelled()).for_each(|wire| wire.die());
     let both = within(futures_util::future::join(first, second)).await;
     let both = (both.0.unwrap(), both.1.unwrap());
     assert!(yard.held(&call("ann")).await.is_err(), "all three are busy");
@@ -165,15 +165,18 @@ async fn what_is_idle_on_another_server_makes_room() {
         means.census.freed.notify_waiters();
         tokio::task::yield_now().await;
     }
-    assert!(anns[0].closed.is_cancelled() && !anns[1].closed.is_cancelled(), "one alone, and the one of longest ago");
+    assert!(
+        anns[0].state.closed.is_cancelled() && !anns[1].state.closed.is_cancelled(),
+        "one alone, and the one of longest ago"
+    );
     files.plant.slow.store(false, Ordering::SeqCst);
     anns[0].die();
     let first = within(first).await.unwrap();
     let second = files.held(&ann).await.unwrap();
-    assert!(anns[1].closed.is_cancelled());
+    assert!(anns[1].state.closed.is_cancelled());
     let reject = notes.held(&ann).await.unwrap_err();
     assert!(reject.public.contains("all 2 processes of this principal"), "{reject:?}");
-    assert!(!bobs.closed.is_cancelled(), "bob's was idle for longer");
+    assert!(!bobs.state.closed.is_cancelled(), "bob's was idle for longer");
     drop((first, second));
     drop(notes.held(&ann).await.unwrap());
     for yard in &yards {

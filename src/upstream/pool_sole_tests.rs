@@ -27,7 +27,7 @@ async fn a_list_goes_on_over_the_process_that_works() {
     for _ in 0..3 {
         yard.sweep_after(idle);
     }
-    assert!(listed.closed.is_cancelled() && !second.link().closed().is_cancelled());
+    assert!(listed.state.closed.is_cancelled() && !second.link().closed().is_cancelled());
     until("its list goes on", || yard.server.is_catalog(second.link())).await;
     yard.wire(&second).turns("on");
     until("the list of what works", || yard.lists("on")).await;
@@ -201,13 +201,13 @@ async fn a_process_that_stands_when_the_list_is_read_is_the_only_one() {
     let ann = call("ann");
     let (held, ()) = futures_util::future::join(yard.held(&ann), async {
         let link = Arc::clone(&list) as Arc<dyn Link>;
-        until("the list is read", || list.closed.is_cancelled() || yard.server.is_catalog(&link)).await;
+        until("the list is read", || list.state.closed.is_cancelled() || yard.server.is_catalog(&link)).await;
         tell.send(()).unwrap();
     })
     .await;
     let held = held.unwrap();
     until("one is left", || yard.open().len() == 1 && yard.server.is_catalog(held.link())).await;
-    assert!(list.closed.is_cancelled() && !held.link().closed().is_cancelled());
+    assert!(list.state.closed.is_cancelled() && !held.link().closed().is_cancelled());
     yard.wire(&held).turns("on");
     until("its list", || yard.lists("on")).await;
     drop(held);

@@ -10,20 +10,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::DOUBT_MAX;
 use crate::clock::Clock;
-use crate::exchange::{Answer, ClientFacts, Owner, OwnerKey, Reject, RejectKind, Reply, ServerCall, UpstreamCall};
+use crate::exchange::{ClientFacts, Owner, OwnerKey, Reject, RejectKind, Reply, ServerCall, UpstreamCall};
 use crate::id::{PrincipalId, UpstreamName};
 use crate::runtime::{Ready, Tasks};
-use crate::upstream::heard::Heard;
-use crate::upstream::link::{BoxFuture, Changes, Connector, Left, Link, Outgoing, StartError, Started, Want};
-use crate::upstream::loudness::Loudness;
+use crate::upstream::fake::result;
+use crate::upstream::link::{
+    BoxFuture, Changes, Connector, Left, Link, LinkState, Outgoing, StartError, Started, Want,
+};
 use crate::upstream::means::Means;
 use crate::upstream::member::Held;
 use crate::upstream::place::Place;
 use crate::upstream::server::{Phase, Server};
 use crate::upstream::set::TargetSet;
 use crate::upstream::{Grants, Isolation, ServerSettings, Transport};
-use crate::wire::jsonrpc::{Decoded, Limits, Message, RequestId, Response, decode};
-use crate::wire::mcp::{CallParams, Capabilities, Era, Features, Kind, Kinds, Method, ProtocolVersion, RequestMeta};
+use crate::wire::jsonrpc::{Decoded, Limits, Message, decode};
+use crate::wire::mcp::{CallParams, Capabilities, Era, Features, Kind, Method, ProtocolVersion, RequestMeta};
 
 #[cfg(test)]
 #[path = "pool_channel_tests.rs"]
@@ -70,12 +71,9 @@ struct Wire {
     place: Mutex<Option<Arc<Place>>>,
     /// Whose calls it has not answered that were given up.
     given_up: Mutex<Vec<OwnerKey>>,
-    closed: CancellationToken,
-    changes: watch::Sender<Changes>,
+    state: LinkState,
     /// The one tool that it lists; it refuses to list where there is none.
     tool: Mutex<&'static str>,
-    heard: Arc<Heard>,
-    loudness: Loudness,
 }
 
 /// A server of a plant, and all around it.
@@ -109,12 +107,10 @@ impl Connector for Plant {
                 features: want.features,
                 place: Mutex::new(want.place),
                 given_up: Mutex::default(),
-                closed: CancellationToken::new(),
-                changes: watch::Sender::new(Changes::default()),
+                state: LinkState::default(),
                 tool: Mutex::new(if self.mute.load(Ordering::SeqCst) { "" } else { "t" }),
-                heard: Arc::default(),
-                loudness: Loudness::default(),
             });
+            wire.state.ended("it died".to_owned());
             self.wires.lock().unwrap().push(Arc::clone(&wire));
             Ok(Started { link: wire, can: Capabilities::ASSUMED })
         })
@@ -132,18 +128,22 @@ impl Wire {
     /// Changes its list, and says so.
     fn turns(&self, tool: &'static str) {
         *self.tool.lock().unwrap() = tool;
-        Changes::all(&self.changes);
+        self.relist();
     }
 
     fn die(&self) {
         self.place.lock().unwrap().take();
-        self.closed.cancel();
+        self.state.closed.cancel();
     }
 }
 
 impl Link for Wire {
     fn era(&self) -> Era {
         Era::Legacy
+    }
+
+    fn state(&self) -> &LinkState {
+        &self.state
     }
 
     fn is_channel(&self) -> bool {
@@ -159,25 +159,20 @@ impl Link for Wire {
             return Box::pin(std::future::ready(Reply::once(Err(refused))));
         }
         let list = format!(r#"{{"tools":[{{"name":"{tool}","inputSchema":{{"type":"object"}}}}]}}"#);
-        let response = Box::new(Response::with_result(&RequestId::number(1), &Bytes::from(list)));
         let mut hushed = self.plant.hushed.subscribe();
         Box::pin(async move {
             let _spoken = hushed.wait_for(|hushed| !hushed).await.is_ok();
-            Reply::once(Ok(Answer::Upstream { response, era: Era::Legacy }))
+            Reply::once(Ok(result(Era::Legacy, &list)))
         })
     }
-
-    fn watch(self: Arc<Self>, _: Kinds) {}
 
     fn changes(&self) -> watch::Receiver<Changes> {
         let meanwhile = self.plant.meanwhile.lock().unwrap().take();
         if let Some(Meanwhile(work)) = meanwhile {
             work();
         }
-        self.changes.subscribe()
+        self.state.changes.subscribe()
     }
-
-    fn relist(&self) {}
 
     fn left_behind(&self, owner: &OwnerKey) -> Left {
         let given_up = self.given_up.lock().unwrap();
@@ -187,34 +182,14 @@ impl Link for Wire {
         if given_up.is_empty() { Left::Nothing } else { Left::Own }
     }
 
-    fn loudness(&self) -> &Loudness {
-        &self.loudness
-    }
-
-    fn heard(&self) -> &Arc<Heard> {
-        &self.heard
-    }
-
-    fn closed(&self) -> &CancellationToken {
-        &self.closed
-    }
-
     fn close(&self) {
         if !self.plant.slow.load(Ordering::SeqCst) {
             return self.die();
         }
-        self.closed.cancel();
+        self.state.closed.cancel();
         if let Some(place) = &*self.place.lock().unwrap() {
             place.leave();
         }
-    }
-
-    fn ended(self: Arc<Self>) -> BoxFuture<()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn last_words(&self) -> Option<String> {
-        Some("it died".to_owned())
     }
 }
 
@@ -284,7 +259,7 @@ impl Yard {
     /// The connections that are open.
     fn open(&self) -> Vec<Arc<Wire>> {
         let wires = self.plant.wires.lock().unwrap();
-        wires.iter().filter(|wire| !wire.closed.is_cancelled()).cloned().collect()
+        wires.iter().filter(|wire| !wire.state.closed.is_cancelled()).cloned().collect()
     }
 
     /// The connection that a call holds.

@@ -9,18 +9,16 @@ use proptest::prelude::{
     Just, ProptestConfig, Strategy, TestCaseError, prop, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
 use serde_json::Value;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use super::{Hears, WATCHED_MAX, Watch, WatchError, Watches, covers};
 use crate::exchange::{Answer, Reply};
 use crate::id::PrincipalId;
 use crate::runtime::Tasks;
+use crate::upstream::fake::FakeLink;
 use crate::upstream::heard::Heard;
-use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing};
-use crate::upstream::loudness::Loudness;
+use crate::upstream::link::{Link, Outgoing};
 use crate::wire::jsonrpc::{Decoded, Limits, Message, RequestId, Response, decode};
-use crate::wire::mcp::{Capabilities, Era, Kinds};
+use crate::wire::mcp::{Capabilities, Era};
 
 /// What the server knows; it outlives its connections.
 #[derive(Debug, Default)]
@@ -38,14 +36,11 @@ struct Side {
     next: u64,
 }
 
-#[derive(Debug)]
+/// What it does on one connection.
 struct Scripted {
     era: Era,
     side: Arc<Mutex<Side>>,
     heard: Arc<Heard>,
-    loudness: Loudness,
-    closed: CancellationToken,
-    changes: watch::Sender<Changes>,
 }
 
 /// A listen, until it is dropped.
@@ -76,26 +71,38 @@ impl Side {
     }
 }
 
+/// Says something of resources on a connection.
+fn say(heard: &Heard, method: &str, params: &str) {
+    let text = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{params}}}"#);
+    let Ok(Decoded::One(Message::Notification(note))) = decode(&Bytes::from(text), &Limits::DOWNSTREAM) else {
+        panic!()
+    };
+    assert!(heard.hear(&note));
+}
+
 impl Scripted {
-    fn new(era: Era, side: &Arc<Mutex<Side>>) -> Arc<Self> {
-        let (heard, closed, changes) =
-            (Arc::default(), CancellationToken::new(), watch::Sender::new(Changes::default()));
-        Arc::new(Self { era, side: Arc::clone(side), heard, loudness: Loudness::default(), closed, changes })
+    /// Connects to the server.
+    fn link(era: Era, side: &Arc<Mutex<Side>>) -> Arc<FakeLink> {
+        let side = Arc::clone(side);
+        FakeLink::new(era, move |state, outgoing| {
+            let (side, heard) = (Arc::clone(&side), Arc::clone(&state.heard));
+            Box::pin(Self { era, side, heard }.answer(outgoing))
+        })
     }
 
-    fn say(&self, method: &str, params: &str) {
-        let text = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{params}}}"#);
-        let Ok(Decoded::One(Message::Notification(note))) = decode(&Bytes::from(text), &Limits::DOWNSTREAM) else {
-            panic!()
-        };
-        assert!(self.heard.hear(&note));
+    async fn answer(self, outgoing: Outgoing) -> Reply {
+        let Outgoing::Own { method, members } = outgoing else { panic!() };
+        let params: Value = serde_json::from_str(&format!("{{{members}}}")).unwrap();
+        match method {
+            "subscriptions/listen" => {
+                let uris = params["notifications"]["resourceSubscriptions"].as_array().unwrap();
+                self.listen(uris.iter().map(|uri| uri.as_str().unwrap().to_owned()).collect()).await
+            }
+            _ => self.subscribe(method, params["uri"].as_str().unwrap().to_owned()).await,
+        }
     }
 
-    fn update(&self, uri: &str) {
-        self.say("resources/updated", &format!(r#"{{"uri":"{uri}"}}"#));
-    }
-
-    async fn listen(self: Arc<Self>, uris: BTreeSet<String>) -> Reply {
+    async fn listen(self, uris: BTreeSet<String>) -> Reply {
         let id = {
             let mut side = self.side.lock().unwrap();
             side.next += 1;
@@ -117,15 +124,13 @@ impl Scripted {
         };
         if let Some(honoured) = honoured {
             let honoured = serde_json::to_string(&honoured).unwrap();
-            self.say(
-                "subscriptions/acknowledged",
-                &format!(r#"{{"notifications":{{"resourceSubscriptions":{honoured}}}}}"#),
-            );
+            let params = format!(r#"{{"notifications":{{"resourceSubscriptions":{honoured}}}}}"#);
+            say(&self.heard, "subscriptions/acknowledged", &params);
         }
         std::future::pending().await
     }
 
-    async fn subscribe(self: Arc<Self>, method: &str, uri: String) -> Reply {
+    async fn subscribe(self, method: &str, uri: String) -> Reply {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let mut side = self.side.lock().unwrap();
         let refused = side.refuses.contains(&uri);
@@ -145,66 +150,12 @@ impl Scripted {
     }
 }
 
-impl Link for Scripted {
-    fn is_channel(&self) -> bool {
-        true
-    }
-
-    fn era(&self) -> Era {
-        self.era
-    }
-
-    fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
-        let Outgoing::Own { method, members } = outgoing else { panic!() };
-        let params: Value = serde_json::from_str(&format!("{{{members}}}")).unwrap();
-        match method {
-            "subscriptions/listen" => {
-                let uris = params["notifications"]["resourceSubscriptions"].as_array().unwrap();
-                let uris = uris.iter().map(|uri| uri.as_str().unwrap().to_owned()).collect();
-                Box::pin(self.listen(uris))
-            }
-            _ => Box::pin(self.subscribe(method, params["uri"].as_str().unwrap().to_owned())),
-        }
-    }
-
-    fn watch(self: Arc<Self>, _: Kinds) {}
-
-    fn changes(&self) -> watch::Receiver<Changes> {
-        self.changes.subscribe()
-    }
-
-    fn relist(&self) {}
-
-    fn loudness(&self) -> &Loudness {
-        &self.loudness
-    }
-
-    fn heard(&self) -> &Arc<Heard> {
-        &self.heard
-    }
-
-    fn closed(&self) -> &CancellationToken {
-        &self.closed
-    }
-
-    fn close(&self) {
-        self.closed.cancel();
-    }
-
-    fn ended(self: Arc<Self>) -> BoxFuture<()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn last_words(&self) -> Option<String> {
-        None
-    }
-}
-
 /// A server with its connection, and who watches.
 struct World {
     side: Arc<Mutex<Side>>,
     watches: Arc<Watches>,
-    link: Arc<Scripted>,
+    era: Era,
+    link: Arc<FakeLink>,
     tasks: Tasks,
     can: Capabilities,
 }
@@ -219,8 +170,8 @@ struct Somebody {
 impl World {
     fn new(era: Era, can: Capabilities) -> Self {
         let side = Arc::default();
-        let link = Scripted::new(era, &side);
-        let world = Self { side, watches: Arc::default(), link, tasks: Tasks::new(), can };
+        let link = Scripted::link(era, &side);
+        let world = Self { era, side, watches: Arc::default(), link, tasks: Tasks::new(), can };
         world.serve();
         world
     }
@@ -229,7 +180,7 @@ impl World {
         let (watches, link) = (Arc::clone(&self.watches), Arc::clone(&self.link));
         let can = self.can;
         self.tasks.spawn("serve", async move {
-            let closed = link.closed.clone();
+            let closed = link.closed().clone();
             let link: Arc<dyn Link> = link;
             tokio::select! { () = watches.serve(&link, can) => {} () = closed.cancelled() => {} }
         });
@@ -240,8 +191,12 @@ impl World {
         self.link.close();
         tokio::time::sleep(Duration::from_millis(1)).await;
         self.side.lock().unwrap().subscribed.clear();
-        self.link = Scripted::new(self.link.era, &self.side);
+        self.link = Scripted::link(self.era, &self.side);
         self.serve();
+    }
+
+    fn update(&self, uri: &str) {
+        say(self.link.heard(), "resources/updated", &format!(r#"{{"uri":"{uri}"}}"#));
     }
 
     fn watch(&self, uri: &str) -> Somebody {
@@ -282,9 +237,9 @@ async fn the_older_era_is_asked_once_per_resource() {
         somebody.watch.accepted().await.unwrap();
     }
     assert_eq!(world.log(), ["+a", "+b"]);
-    world.link.update("a");
-    world.link.update("a/b");
-    world.link.update("ab");
+    world.update("a");
+    world.update("a/b");
+    world.update("ab");
     world.settle().await;
     assert_eq!(
         (one.told(), two.told(), other.told()),
@@ -303,7 +258,7 @@ async fn the_older_era_is_asked_once_per_resource() {
     world.settle().await;
     assert_eq!(world.log(), ["-a"]);
     // Something may have been missed.
-    world.link.heard.missed();
+    world.link.heard().missed();
     world.settle().await;
     assert_eq!(other.told(), ["b"]);
 }
@@ -417,7 +372,7 @@ proptest! {
                     Op::Update(uri) => {
                         // Also while nothing is at rest: nobody may hear of what they do not watch.
                         if world.side.lock().unwrap().tells().iter().any(|told| covers(told, URIS[uri])) {
-                            world.link.update(URIS[uri]);
+                            world.update(URIS[uri]);
                         }
                     }
                     Op::Settle => {
@@ -430,7 +385,7 @@ proptest! {
                         all.iter().for_each(|one| drop(one.told()));
                         for updated in ["a", "a/b", "b/x", "c", "d"] {
                             if held.iter().any(|uri| covers(uri, updated)) {
-                                world.link.update(updated);
+                                world.update(updated);
                                 world.settle().await;
                             }
                             for one in &all {

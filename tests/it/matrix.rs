@@ -125,15 +125,26 @@ impl House {
         messages.filter(|message| message["method"] == method).collect()
     }
 
-    /// Waits until the server has heard of the end of its one call, as its era and its transport say it.
+    /// The ids of the calls that it holds, or has held.
+    fn held(&self) -> Vec<Value> {
+        let calls = self.told("tools/call").into_iter().filter(|call| call["params"]["name"] == "hold");
+        calls.map(|call| call["id"].clone()).collect()
+    }
+
+    /// Waits until the server has heard of the end of a call that it holds, as its era and its transport say it.
     async fn hears_of_the_end(&self) {
         if self.cell.server == Era::Stateless && self.cell.way == Way::Http {
             until("the closed connection", || self.heard().iter().any(|line| line["message"] == "is gone")).await;
             assert!(self.told("notifications/cancelled").is_empty());
         } else {
-            until("the cancel", || self.told("notifications/cancelled").len() == 1).await;
-            let id = &self.told("tools/call")[0]["id"];
-            assert_eq!(&self.told("notifications/cancelled")[0]["params"]["requestId"], id);
+            until("the cancel", || !self.told("notifications/cancelled").is_empty()).await;
+            let held = self.held();
+            let cancels = self.told("notifications/cancelled");
+            assert!(cancels.len() <= held.len(), "{cancels:?} of {held:?}");
+            assert!(
+                cancels.iter().all(|cancel| held.contains(&cancel["params"]["requestId"])),
+                "{cancels:?} of {held:?}"
+            );
         }
     }
 
@@ -259,11 +270,15 @@ async fn cancel(cell: Cell) {
 /// LIM-5, R106, R107].
 async fn overtime(cell: Cell) {
     let house = cell.open_with("{}", "tool_timeout_secs = 1\nmax_concurrent_calls = 1").await;
-    let answer = within_deadline("the end of the call", house.client.call("1", "up__hold", "", "")).await;
-    assert_eq!(answer.value()["error"]["code"], -32603, "{answer:?}");
-    assert!(answer.text().contains("tool_timeout_secs"), "{answer:?}");
+    // On a busy machine the second may be over before the server has the call: then it is called again.
+    while house.held().is_empty() {
+        let answer = within_deadline("the end of the call", house.client.call("1", "up__hold", "", "")).await;
+        assert_eq!(answer.value()["error"]["code"], -32603, "{answer:?}");
+        assert!(answer.text().contains("tool_timeout_secs"), "{answer:?}");
+    }
     house.hears_of_the_end().await;
-    assert!(house.client.call_with("up__echo", "{}").await.is_result());
+    let echoed = async { while !house.client.call_with("up__echo", "{}").await.is_result() {} };
+    within_deadline("the place of the call", echoed).await;
     house.close().await;
 }
 

@@ -24,7 +24,7 @@ fn auth_may_be_absent_for_local_alone() {
     assert_eq!(loaded.settings.gateway.auth, Auth::None);
     refused("[principals.alice]\n", "", &["sole principal", "auth = \"keys\""]);
     refused("[listen]\n[principals.local]\n[principals.b]\n", "listen", &["sole principal"]);
-    refused("", "", &["sole principal"]);
+    refused("", "", &["no principal is defined", "[principals.local]"]);
     refused("[listen]\nhttp = \"0.0.0.0:1\"\n[principals.local]\n", "listen", &["loopback alone"]);
     for word in ["jwt", "mtls"] {
         refused(&format!("[listen]\nauth = \"{word}\""), "listen.auth", &["not supported in this version"]);

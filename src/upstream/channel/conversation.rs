@@ -8,14 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Answer, Asked, Outcome, Question, Reject, RejectKind, Responder, Settled};
 use crate::net::Ends;
-use crate::upstream::heard::Heard;
-use crate::upstream::link::{Changes, Outgoing, ROOTS_CHANGED};
-use crate::upstream::loudness::Loudness;
+use crate::upstream::link::{LinkState, Outgoing, ROOTS_CHANGED};
 use crate::upstream::question::{self, ANSWERS_BYTES_MAX, Full, Room, Verdict};
 use crate::upstream::{Isolation, ServerSettings};
 use crate::wire::jsonrpc::{
@@ -61,17 +59,12 @@ pub(in crate::upstream) struct Conversation {
     early: Early,
     /// Bounds them; one call alone is asked at a time.
     asking: Arc<Room>,
-    pub(in crate::upstream) changes: watch::Sender<Changes>,
-    pub(in crate::upstream) loudness: Loudness,
-    pub(in crate::upstream) heard: Arc<Heard>,
-    /// No new request is taken.
-    pub(in crate::upstream) closed: CancellationToken,
+    pub(in crate::upstream) state: LinkState,
     era: OnceLock<Era>,
     /// `initialize` has been sent: the server may ping from here on.
     initializing: AtomicBool,
     control: Mutex<Control>,
     control_ready: Notify,
-    ending: OnceLock<String>,
 }
 
 /// What waits to be written beside requests.
@@ -93,15 +86,11 @@ impl Conversation {
             questions: Mutex::default(),
             early: Early::default(),
             asking: Room::of_call(),
-            changes: watch::Sender::new(Changes::default()),
-            loudness: Loudness::default(),
-            heard: Arc::default(),
-            closed: CancellationToken::new(),
+            state: LinkState::default(),
             era: OnceLock::new(),
             initializing: AtomicBool::new(false),
             control: Mutex::default(),
             control_ready: Notify::new(),
-            ending: OnceLock::new(),
         }
     }
 
@@ -163,19 +152,9 @@ impl Conversation {
     /// Makes a refusal that names the server.
     pub(in crate::upstream) fn reject(&self, kind: RejectKind, what: &str) -> Reject {
         let public = format!("server '{}' {what}", self.settings.name);
-        let detail = self.last_words().unwrap_or_else(|| public.clone());
+        let detail = self.state.last_words().unwrap_or_else(|| public.clone());
         let public = if self.settings.show_stderr { detail.clone() } else { public };
         Reject::upstream(kind, public, detail)
-    }
-
-    /// Says how the channel ended.
-    pub(in crate::upstream) fn last_words(&self) -> Option<String> {
-        self.ending.get().cloned()
-    }
-
-    /// Takes note of how the channel has ended; `false` if that is known already.
-    pub(in crate::upstream) fn ended(&self, words: String) -> bool {
-        self.ending.set(words).is_ok()
     }
 
     // --- what is written beside requests ---
@@ -321,8 +300,8 @@ impl Conversation {
                     self.early.forget(&id);
                 }
             }
-            other => {
-                if !Changes::hear(&self.changes, other) && !self.heard.hear(notification) {
+            _ => {
+                if !self.state.hear(notification) {
                     count(&self.counts.others);
                 }
             }

@@ -15,7 +15,7 @@ use futures_util::stream;
 
 use crate::exchange::{Answer, ClientFacts, Event, Outcome, Question, Reject, Reply};
 use crate::net::ResponseBody;
-use crate::upstream::link::{BoxFuture, Outgoing, progress_value};
+use crate::upstream::link::{BoxFuture, Link as _, LinkState, Outgoing, progress_value};
 use crate::upstream::question::Room;
 use crate::wire::jsonrpc::{Message, Notification, Request, Response};
 use crate::wire::mcp::{Era, Features, LogMessage};
@@ -103,10 +103,10 @@ impl Peer {
         }
     }
 
-    fn hear(&self, notification: &Notification) {
+    fn state(&self) -> &LinkState {
         match self {
-            Self::Session(link, ..) => link.hear(notification),
-            Self::Stateless(link) => link.hear(notification),
+            Self::Session(link, ..) => link.state(),
+            Self::Stateless(link) => link.state(),
         }
     }
 
@@ -254,7 +254,7 @@ impl Call {
                 None
             }
             _ => {
-                self.peer.hear(&notification);
+                self.peer.state().hear(&notification);
                 None
             }
         }

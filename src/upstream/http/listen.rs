@@ -72,14 +72,16 @@ async fn session_once(link: &Arc<SessionLink>, place: &mut Place, worked: bool) 
         return Try::NotNow;
     }
     if worked && place.last_id.is_none() {
-        link.missed();
+        link.state().missed();
     }
     let lived = read(link.target(), response.body, place, |message| match message {
         Message::Request(request) => link.serve_beside(&session, &request),
         Message::Notification(notification) if notification.method == "notifications/cancelled" => {
             link.withdraw(&notification);
         }
-        Message::Notification(notification) => link.hear(&notification),
+        Message::Notification(notification) => {
+            link.state().hear(&notification);
+        }
         Message::Response(_) => {}
     });
     if lived.await { Try::Lived } else { Try::NotNow }
@@ -117,11 +119,13 @@ async fn stateless_once(link: &Arc<StatelessLink>, kinds: Kinds, worked: bool) -
         };
     }
     if worked {
-        link.missed();
+        link.state().missed();
     }
     let mut refused = false;
     let lived = read(target, response.body, &mut Place::default(), |message| match message {
-        Message::Notification(notification) => link.hear(&notification),
+        Message::Notification(notification) => {
+            link.state().hear(&notification);
+        }
         Message::Response(_) => refused |= is_unknown_method(&message),
         Message::Request(_) => {}
     })
@@ -148,6 +152,8 @@ async fn read(target: &Target, body: ResponseBody, place: &mut Place, mut take: 
     let mut reader = EventReader::shared(body, limits);
     let mut lived = false;
     loop {
+        // A chunk may hold thousands of events: without this their reader would keep its thread to itself.
+        tokio::task::coop::consume_budget().await;
         let next = if lived {
             reader.next().await
         } else {
@@ -208,3 +214,7 @@ impl Backoff {
         true
     }
 }
+
+#[cfg(test)]
+#[path = "listen_tests.rs"]
+mod tests;

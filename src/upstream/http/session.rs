@@ -5,22 +5,20 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::HeaderValue;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{OwnerKey, Question, Reject, Reply, Responder};
 use crate::net::Response as HttpResponse;
 use crate::runtime::Tasks;
-use crate::upstream::heard::Heard;
-use crate::upstream::link::{BoxFuture, Changes, Left, Link, Outgoing, ROOTS_CHANGED, StartError};
-use crate::upstream::loudness::Loudness;
+use crate::upstream::link::{BoxFuture, Left, Link, LinkState, Outgoing, ROOTS_CHANGED, StartError};
 use crate::upstream::question::{self, ANSWERS_BYTES_MAX, Room, Taken, Verdict};
 use crate::wire::jsonrpc::{ErrorCode, ErrorObject, Message, Notification, Request, RequestId, code};
 use crate::wire::mcp::{Era, Feature, Features, InputKind, Kinds, ProtocolVersion, name};
@@ -66,13 +64,9 @@ pub(super) struct SessionLink {
     /// Counts the renewals that have failed.
     failed: AtomicU64,
     ids: AtomicU64,
-    changes: watch::Sender<Changes>,
-    loudness: Loudness,
-    heard: Arc<Heard>,
-    closed: CancellationToken,
+    state: LinkState,
     /// Cancelled when the server has answered the DELETE, or was not asked.
     deleted: OnceLock<CancellationToken>,
-    last_words: Mutex<Option<String>>,
     answers: Arc<Semaphore>,
     answers_bytes: Arc<Semaphore>,
     /// What the session was opened with: what its client can be asked.
@@ -162,12 +156,8 @@ impl SessionLink {
             renewal: tokio::sync::Mutex::new(()),
             failed: AtomicU64::new(0),
             ids: AtomicU64::new(2),
-            changes: watch::Sender::new(Changes::default()),
-            loudness: Loudness::default(),
-            heard: Arc::default(),
-            closed: CancellationToken::new(),
+            state: LinkState::default(),
             deleted: OnceLock::new(),
-            last_words: Mutex::new(None),
             answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
             answers_bytes: Arc::new(Semaphore::new(ANSWERS_BYTES_MAX)),
             features,
@@ -184,19 +174,6 @@ impl SessionLink {
 
     pub(super) fn current(&self) -> Arc<Session> {
         self.session.load_full()
-    }
-
-    /// Takes note of a notification that may tell of a change.
-    pub(super) fn hear(&self, notification: &Notification) {
-        if !Changes::hear(&self.changes, &notification.method) {
-            self.heard.hear(notification);
-        }
-    }
-
-    /// Takes note that any change may have been missed.
-    pub(super) fn missed(&self) {
-        Changes::all(&self.changes);
-        self.heard.missed();
     }
 
     /// Opens or resumes a stream.
@@ -367,7 +344,7 @@ impl SessionLink {
         if current.generation != lost {
             return Some(current);
         }
-        if self.failed.load(Ordering::Acquire) != failed_before || self.closed.is_cancelled() {
+        if self.failed.load(Ordering::Acquire) != failed_before || self.state.closed.is_cancelled() {
             return None;
         }
         tracing::info!(server = %self.target.name, "the server has lost the session; opening another");
@@ -381,19 +358,19 @@ impl SessionLink {
         match opened.unwrap_or_else(late).map_err(|refusal| refusal.err) {
             Ok((session, _)) => {
                 self.session.store(Arc::new(session));
-                self.loudness.forget();
-                self.heard.lost();
-                if self.closed.is_cancelled() {
+                self.state.loudness.forget();
+                self.state.heard.lost();
+                if self.state.closed.is_cancelled() {
                     drop(self.current().spawn_delete(&self.target, &self.tasks));
                 }
-                self.missed();
+                self.state.missed();
                 Some(self.current())
             }
             Err(err) => {
                 self.failed.fetch_add(1, Ordering::AcqRel);
                 let words = format!("the session was lost and could not be opened again: {err}");
-                *self.last_words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
-                self.closed.cancel();
+                self.state.ended(words);
+                self.state.closed.cancel();
                 None
             }
         }
@@ -424,8 +401,8 @@ impl Link for SessionLink {
         Era::Legacy
     }
 
-    fn is_channel(&self) -> bool {
-        false
+    fn state(&self) -> &LinkState {
+        &self.state
     }
 
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
@@ -448,51 +425,27 @@ impl Link for SessionLink {
         self.questions.left_behind(owner)
     }
 
-    fn changes(&self) -> watch::Receiver<Changes> {
-        self.changes.subscribe()
-    }
-
     fn roots_changed(self: Arc<Self>) {
         if self.features.contains(Feature::RootsChanged) {
             self.spawn_post("http roots", &self.current(), ROOTS_CHANGED, ());
         }
     }
 
-    fn relist(&self) {
-        Changes::all(&self.changes);
-    }
-
-    fn loudness(&self) -> &Loudness {
-        &self.loudness
-    }
-
-    fn heard(&self) -> &Arc<Heard> {
-        &self.heard
-    }
-
-    fn closed(&self) -> &CancellationToken {
-        &self.closed
-    }
-
     fn close(&self) {
-        if !self.closed.is_cancelled() {
+        if !self.state.closed.is_cancelled() {
             let done = self.current().spawn_delete(&self.target, &self.tasks);
             self.deleted.get_or_init(|| done);
-            self.closed.cancel();
+            self.state.closed.cancel();
         }
     }
 
     fn ended(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(async move {
-            self.closed.cancelled().await;
+            self.state.closed.cancelled().await;
             if let Some(deleted) = self.deleted.get() {
                 deleted.cancelled().await;
             }
         })
-    }
-
-    fn last_words(&self) -> Option<String> {
-        self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -6,15 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::header::{HeaderName, HeaderValue};
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{Reply, UpstreamCall};
 use crate::runtime::Tasks;
-use crate::upstream::heard::Heard;
-use crate::upstream::link::{BoxFuture, Changes, Link, Outgoing};
-use crate::upstream::loudness::Loudness;
-use crate::wire::jsonrpc::Notification;
+use crate::upstream::link::{BoxFuture, Link, LinkState, Outgoing};
 use crate::wire::mcp::{Era, Kinds, Method, ParamValue, STATELESS_LATEST, Target as Mirrored, encode_value, name};
 
 use super::call::{Call, Peer, Replied, unseen};
@@ -32,10 +27,7 @@ pub(super) struct StatelessLink {
     /// The head of a call, before what mirrors its body.
     calling: Vec<u8>,
     ids: AtomicU64,
-    changes: watch::Sender<Changes>,
-    loudness: Loudness,
-    heard: Arc<Heard>,
-    closed: CancellationToken,
+    state: LinkState,
 }
 
 // === impl StatelessLink ===
@@ -43,27 +35,11 @@ pub(super) struct StatelessLink {
 impl StatelessLink {
     pub(super) fn new(target: Arc<Target>, tasks: Tasks) -> Self {
         let calling = head(&target, "tools/call");
-        let (ids, changes, closed) =
-            (AtomicU64::new(1), watch::Sender::new(Changes::default()), CancellationToken::new());
-        let (heard, loudness) = (Arc::default(), Loudness::default());
-        Self { target, tasks, calling, ids, changes, heard, loudness, closed }
+        Self { target, tasks, calling, ids: AtomicU64::new(1), state: LinkState::default() }
     }
 
     pub(super) fn target(&self) -> &Target {
         &self.target
-    }
-
-    /// Takes note of a notification that may tell of a change.
-    pub(super) fn hear(&self, notification: &Notification) {
-        if !Changes::hear(&self.changes, &notification.method) {
-            self.heard.hear(notification);
-        }
-    }
-
-    /// Takes note that any change may have been missed.
-    pub(super) fn missed(&self) {
-        Changes::all(&self.changes);
-        self.heard.missed();
     }
 
     pub(super) fn next_id(&self) -> u64 {
@@ -138,8 +114,8 @@ impl Link for StatelessLink {
         Era::Stateless
     }
 
-    fn is_channel(&self) -> bool {
-        false
+    fn state(&self) -> &LinkState {
+        &self.state
     }
 
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
@@ -151,37 +127,5 @@ impl Link for StatelessLink {
             return;
         }
         self.tasks.clone().spawn("http subscription", listen::stateless(self, kinds));
-    }
-
-    fn changes(&self) -> watch::Receiver<Changes> {
-        self.changes.subscribe()
-    }
-
-    fn relist(&self) {
-        Changes::all(&self.changes);
-    }
-
-    fn loudness(&self) -> &Loudness {
-        &self.loudness
-    }
-
-    fn heard(&self) -> &Arc<Heard> {
-        &self.heard
-    }
-
-    fn closed(&self) -> &CancellationToken {
-        &self.closed
-    }
-
-    fn close(&self) {
-        self.closed.cancel();
-    }
-
-    fn ended(self: Arc<Self>) -> BoxFuture<()> {
-        Box::pin(async move { self.closed.cancelled().await })
-    }
-
-    fn last_words(&self) -> Option<String> {
-        None
     }
 }

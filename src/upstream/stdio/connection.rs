@@ -85,17 +85,21 @@ impl Connection {
         (Arc::new(connection), queue)
     }
 
+    pub(super) const fn conversation(&self) -> &Arc<Conversation> {
+        &self.conversation
+    }
+
     /// Takes note of the child's place.
     pub(super) fn holds(&self, place: &Arc<Place>) {
         self.place.get_or_init(|| Arc::downgrade(place));
-        if self.closed.is_cancelled() {
+        if self.state.closed.is_cancelled() {
             place.leave();
         }
     }
 
     /// Takes no more requests; the child's place will be free.
     fn close(&self) {
-        self.closed.cancel();
+        self.state.closed.cancel();
         if let Some(place) = self.place.get().and_then(Weak::upgrade) {
             place.leave();
         }
@@ -126,11 +130,6 @@ impl Connection {
         if self.lines.send(Line { id: Some(id), text }).await.is_err() {
             self.table.finish(id, Err(self.reject(RejectKind::Upstream, "is not running").safe_to_retry()));
         }
-    }
-
-    /// Refuses what the server asks while no call is under way.
-    pub(super) fn refuse_early(&self) {
-        self.conversation.refuse_early();
     }
 
     /// Writes a notification of the gateway's own.
@@ -171,7 +170,7 @@ impl Connection {
         if !tail.is_empty() {
             words = format!("{words}; last output: {tail}");
         }
-        if !self.ended(words.clone()) {
+        if !self.state.ended(words.clone()) {
             return;
         }
         tracing::info!(server = %self.settings.name, words, "child ended");

@@ -4,21 +4,17 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
-use crate::exchange::{OwnerKey, Reply};
+use crate::exchange::Reply;
 use crate::runtime::Tasks;
 use crate::wire::mcp::{Capabilities, Era, Features, Kinds};
 
 use crate::upstream::ServerSettings;
-use crate::upstream::heard::Heard;
-use crate::upstream::link::{
-    BoxFuture, Changes, Connector, Left, Link, Outgoing, StartError, Started, Want, subscription,
-};
-use crate::upstream::loudness::Loudness;
+use crate::upstream::channel::Conversation;
+use crate::upstream::link::{BoxFuture, Connector, Link, LinkState, Outgoing, StartError, Started, Want, subscription};
 use crate::upstream::place::Place;
 
 use super::child::Supervisor;
@@ -153,8 +149,12 @@ impl Link for StdioLink {
         self.era
     }
 
-    fn is_channel(&self) -> bool {
-        true
+    fn state(&self) -> &LinkState {
+        &self.connection.state
+    }
+
+    fn conversation(&self) -> Option<&Arc<Conversation>> {
+        Some(self.connection.conversation())
     }
 
     fn request(self: Arc<Self>, outgoing: Outgoing) -> BoxFuture<Reply> {
@@ -175,52 +175,12 @@ impl Link for StdioLink {
         });
     }
 
-    fn changes(&self) -> watch::Receiver<Changes> {
-        self.connection.changes.subscribe()
-    }
-
-    fn roots_changed(self: Arc<Self>) {
-        self.connection.roots_changed();
-    }
-
-    fn early(&self) -> Option<&CancellationToken> {
-        Some(self.connection.early())
-    }
-
-    fn refuse_early(&self) {
-        self.connection.refuse_early();
-    }
-
-    fn relist(&self) {
-        Changes::all(&self.connection.changes);
-    }
-
-    fn left_behind(&self, owner: &OwnerKey) -> Left {
-        self.connection.table.left_behind(owner)
-    }
-
-    fn loudness(&self) -> &Loudness {
-        &self.connection.loudness
-    }
-
-    fn heard(&self) -> &Arc<Heard> {
-        &self.connection.heard
-    }
-
-    fn closed(&self) -> &CancellationToken {
-        &self.connection.closed
-    }
-
     fn close(&self) {
         self.connection.stop();
     }
 
     fn ended(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(async move { self.connection.dead.cancelled().await })
-    }
-
-    fn last_words(&self) -> Option<String> {
-        self.connection.last_words()
     }
 }
 

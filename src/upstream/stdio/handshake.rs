@@ -132,7 +132,7 @@ async fn probe(connection: &Arc<Connection>) -> Result<Opened, StartError> {
                 // Both answers may have come in one read.
                 let late = late.or_else(|| asked.now_or_never());
                 return match late {
-                    Some(Probe::Stateless(can)) if !connection.closed.is_cancelled() => {
+                    Some(Probe::Stateless(can)) if !connection.state.closed.is_cancelled() => {
                         connection.settle(Era::Stateless);
                         Ok(Opened::Done(can))
                     }
@@ -147,7 +147,7 @@ async fn probe(connection: &Arc<Connection>) -> Result<Opened, StartError> {
 async fn discover(connection: &Arc<Connection>) -> Probe {
     let response = match ask(connection, "server/discover", String::new(), Era::Stateless).await {
         Ok(response) => response,
-        Err(_) if connection.closed.is_cancelled() => return Probe::Ended,
+        Err(_) if connection.state.closed.is_cancelled() => return Probe::Ended,
         Err(reject) => return Probe::Other(reject.public.into_owned()),
     };
     if let Some(error) = response.error() {
@@ -173,7 +173,7 @@ async fn initialize(connection: &Arc<Connection>) -> Result<Capabilities, StartE
     let members = agreement::members(connection.features());
     let response = match ask(connection, "initialize", members, Era::Legacy).await {
         Ok(response) => response,
-        Err(_) if connection.closed.is_cancelled() => return Err(ended(connection).await),
+        Err(_) if connection.state.closed.is_cancelled() => return Err(ended(connection).await),
         Err(reject) => return Err(StartError::Failed(reject.public.into_owned())),
     };
     if let Some(error) = response.error() {
@@ -227,7 +227,7 @@ async fn ended(connection: &Connection) -> StartError {
     if tokio::time::timeout(EXIT_GRACE, connection.dead.cancelled()).await.is_err() {
         tracing::debug!(server = %connection.settings.name, "the child lives on without its pipes");
     }
-    let words = connection.last_words().unwrap_or_else(|| {
+    let words = connection.state.last_words().unwrap_or_else(|| {
         let reason = connection.reason().unwrap_or("is being stopped");
         let tail = connection.output.tail();
         let last = if tail.is_empty() { String::new() } else { format!("; last output: {tail}") };

@@ -101,8 +101,8 @@ impl Session {
     fn end(&self, why: &Reject) {
         let conversation = &self.conversation;
         // Before their callers hear of it: nobody else may choose it.
-        conversation.closed.cancel();
-        if conversation.ended(why.public.clone().into_owned()) {
+        conversation.state.closed.cancel();
+        if conversation.state.ended(why.public.clone().into_owned()) {
             tracing::debug!(server = %conversation.settings.name, detail = why.detail, "{}", why.public);
         }
         conversation.table.shut(why);
@@ -188,7 +188,7 @@ impl Session {
             return;
         }
         // Before the caller hears of it, so that it is sent again on another session.
-        self.conversation.closed.cancel();
+        self.conversation.state.closed.cancel();
         self.conversation.table.finish(id, Err(reject.safe_to_retry()));
         self.end(&self.lost("does not know the session any more"));
     }
