@@ -28,16 +28,19 @@ async fn the_start_block_is_lines_of_the_log() {
     let lines = lines(&gateway.said);
     let places = find(&lines, "message", "serving");
     assert_eq!(places["mcp"], format!("http://{}/mcp", gateway.addr));
-    let state = |name: &str| find(&lines, "server", name)["state"].as_str().unwrap().to_owned();
+    let mine = |name: &str| {
+        lines.iter().map(|line| &line["fields"]).find(|one| one["server"] == name && one["message"] == "server")
+    };
+    let state = |name: &str| mine(name).unwrap()["state"].as_str().unwrap();
     assert!(state("up").starts_with("down [P204]") && state("off").starts_with("disabled [P110]"), "{lines:#?}");
     let doubtful = find(&lines, "key", "principals.nobody");
     assert_eq!((&doubtful["code"], &doubtful["line"].is_u64()), (&Value::from("P113"), &true), "{doubtful}");
-    gateway.terminate();
 
     let taken = Gateway::try_start(&gateway.addr.to_string(), &rest).await;
     let (code, said) = taken.err().unwrap();
     assert_eq!(code, Some(1), "{said}");
     find(&self::lines(&said), "code", "P501");
+    gateway.terminate();
 }
 
 /// [OPS-4]: why the file is refused, by `serve` and by `stdio`, and why there is nobody to be.
