@@ -15,6 +15,7 @@ mod reach;
 mod scratch;
 #[cfg(test)]
 pub(crate) mod script;
+mod slots;
 mod stream;
 mod tls;
 mod url;
@@ -28,8 +29,9 @@ pub use client::{BodyError, HttpClient, Response, ResponseBody, SendError};
 pub use dial::{Demand, DialError, DialedStream, Dialer};
 pub use http1::Headers;
 pub use lines::{Ends, Frame, LineReader};
-pub use listen::{Connection, Listener, Slots};
+pub use listen::{Connection, Listener};
 pub use reach::Reach;
+pub use slots::{Silence, Slot, Slots};
 pub use stream::{HttpStream, HttpVersion, Stream};
 pub use tls::{
     ClientTls, ClientTlsStream, Doubts, Reread, ServerTls, ServerTlsStream, TlsFailure, TlsFileError, TlsFiles,

@@ -1,8 +1,7 @@
-//! The listener's side: a certificate that is read again when its files change, and handshakes bounded in number and
-//! time.
+//! The listener's side: a certificate that is read again when its files change, and handshakes bounded in time.
 //!
-//! Not for: accepting. Invariants: connections that are open keep the certificate they began with; what cannot be used
-//! never replaces what can; whoever says nothing holds no place among the handshakes.
+//! Not for: accepting, or how many there may be (`slots`: who is in its handshake gives way as the silent do). Invariants:
+//! connections that are open keep the certificate they began with; what cannot be used never replaces what can.
 
 use std::fmt;
 use std::io;
@@ -16,7 +15,6 @@ use rustls::server::{Acceptor, ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio_rustls::LazyConfigAcceptor;
 
 use crate::codes::Code;
@@ -30,8 +28,6 @@ pub type ServerTlsStream = tokio_rustls::server::TlsStream<TcpStream>;
 
 /// How long a client may take from its connection to the end of its handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// How many handshakes may be under way at once, counted from the client's first message; the others wait.
-const HANDSHAKES_MAX: usize = 1_024;
 /// The pause between two looks at the files.
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
 /// What the listener offers, the best first.
@@ -82,7 +78,6 @@ struct Shared {
     current: Arc<Current>,
     /// What the last look found, good or bad.
     seen: Mutex<Hash>,
-    handshakes: Semaphore,
 }
 
 /// The certificate of new connections.
@@ -149,8 +144,7 @@ impl ServerTls {
             .map_err(|err| TlsFileError::new(&files.cert, format!("cannot be used: {err}")))?;
         let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
         config.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
-        let handshakes = Semaphore::new(HANDSHAKES_MAX);
-        Ok(Self(Arc::new(Shared { files, config: Arc::new(config), current, seen, handshakes })))
+        Ok(Self(Arc::new(Shared { files, config: Arc::new(config), current, seen })))
     }
 
     /// Looks at the files again. Their content decides, not their times or names, so that a swapped symbolic link is
@@ -223,8 +217,6 @@ impl ServerTls {
             return Err(turn_away(socket).await);
         }
         let started = LazyConfigAcceptor::new(Acceptor::default(), socket).await?;
-        // Only now: one that connects and is silent keeps nobody out.
-        let _place = self.0.handshakes.acquire().await.map_err(io::Error::other)?;
         let stream = started.into_stream(Arc::clone(&self.0.config)).await?;
         let http2 = stream.get_ref().1.alpn_protocol().map(|protocol| Some(&protocol) == ALPN.first());
         Ok(Handshake { stream: Box::new(stream), http2 })
