@@ -491,7 +491,7 @@ async fn entries_that_would_not_work_are_left_alone() {
     for (args, words) in [
         (vec!["connect", "claude-desktop", "--url", "http://127.0.0.1:1"], "starts programs alone"),
         (vec!["import", "nowhere.json"], "does not exist"),
-        (vec!["import", "portcullis.toml.before-import"], "holds no mcp_servers"),
+        (vec!["import", "portcullis.toml.before-import"], "of Portcullis already"),
         (vec!["connect", "cursor", "--config", "nowhere.toml"], "cannot be read"),
         (vec!["connect", "cursor", "--as", "somone"], "there is no principal 'somone'"),
     ] {
