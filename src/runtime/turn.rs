@@ -111,7 +111,7 @@ impl Turns {
     }
 
     /// Takes a turn of an idle lane; else says what is waited for.
-    fn ask(&self, cx: &mut Context<'_>, had: usize) -> Option<Arc<Pass>> {
+    fn ask(&self, cx: &Context<'_>, had: usize) -> Option<Arc<Pass>> {
         let waiting = || Arc::new(Pass(Mutex::new(State::Waiting(cx.waker().clone()))));
         let mut queue = lock(&self.queue);
         if queue.lanes == 0 {
@@ -120,7 +120,9 @@ impl Turns {
                 return None;
             }
             let pass = waiting();
-            let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&Waker::from(Arc::clone(&pass))));
+            let waker = Waker::from(Arc::clone(&pass));
+            let pending = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker)).is_pending();
+            debug_assert!(pending, "a yield yields");
             return Some(pass);
         }
         if queue.idle > 0 {
@@ -177,12 +179,12 @@ impl Turn {
     /// Says how many of so many bytes may be moved now; what is little more than a turn is not cut. `Pending`: the task is
     /// woken when its turn has come.
     #[inline]
-    pub fn poll_share(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<usize> {
+    pub fn poll_share(&mut self, cx: &Context<'_>, bytes: usize) -> Poll<usize> {
         if bytes <= SMALL_BYTES { Poll::Ready(bytes) } else { self.poll_large_share(cx, bytes) }
     }
 
     #[inline(never)]
-    fn poll_large_share(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<usize> {
+    fn poll_large_share(&mut self, cx: &Context<'_>, bytes: usize) -> Poll<usize> {
         let looks = self.of.looks.load(Ordering::Relaxed);
         let mut had = 0;
         match (&self.pass, self.begun) {
