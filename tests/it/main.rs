@@ -39,6 +39,7 @@ mod hostile;
 mod hostile_bodies;
 #[cfg(test)]
 mod hostile_questions;
+mod hostile_starts;
 #[cfg(test)]
 mod hostile_streams;
 #[cfg(test)]
