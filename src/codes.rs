@@ -110,7 +110,7 @@ codes! {
         "Add the tool's name to allowed_tools at the line that explain shows.";
     Excluded = "P303", "the policy excludes the tool",
         "A pattern of excluded_tools matches, or deny_all_tools is set. This wins over allowed_tools.",
-        "Take the pattern out of excluded_tools at the line that explain shows.";
+        "Take the pattern out of excluded_tools, or deny_all_tools out of the policy, at the line that explain shows.";
     UnknownTool = "P304", "no tool of that name",
         "No server that is up has a tool of that name. A client reads the same words for a tool that is hidden from it.",
         "portcullis ls tools shows the names; portcullis names shows how a server's own name was changed.";

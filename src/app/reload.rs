@@ -338,10 +338,10 @@ impl Reloader {
 
 /// Writes one problem with its place. A diagnostic holds no secret.
 fn say(diagnostic: &Diagnostic, words: &str) {
-    let (file, line) =
-        diagnostic.place.as_ref().map_or_else(Default::default, |place| (place.path.display().to_string(), place.line));
+    // What a problem does not have, as the place of a file that is gone, is left out.
+    let (file, line) = diagnostic.place.as_ref().map(|place| (place.path.display().to_string(), place.line)).unzip();
     let (Diagnostic { key, message: why, help, .. }, code) = (diagnostic, diagnostic.code.id());
-    let help = help.as_deref().unwrap_or_default();
+    let (key, help) = (Some(key.as_str()).filter(|key| !key.is_empty()), help.as_deref());
     match diagnostic.severity {
         config::Severity::Error => tracing::error!(file, line, key, why, code, help, "{words}"),
         config::Severity::Warning => tracing::warn!(file, line, key, why, code, help, "{words}"),

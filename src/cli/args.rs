@@ -104,7 +104,8 @@ const CONNECT: &str = "Examples:
 const EXPLAIN: &str = "Examples:
   portcullis explain --demo --as bob demo__secret_note
   portcullis explain --as alice
-  portcullis explain P302";
+  portcullis explain P302
+  portcullis explain P102 P111";
 const IMPORT: &str = "Examples:
   portcullis import ~/.cursor/mcp.json --dry-run
   portcullis import ~/.cursor/mcp.json";
@@ -212,7 +213,7 @@ pub(super) struct Import {
     /// The client's file
     pub(super) file: PathBuf,
     /// The configuration that is written
-    #[arg(long, default_value = "portcullis.toml")]
+    #[arg(long, value_name = "FILE", default_value = "portcullis.toml")]
     pub(super) config: PathBuf,
     /// The principal that gets the servers; without it, local
     #[arg(long = "as", value_name = "NAME")]
@@ -256,9 +257,9 @@ pub(super) struct Explain {
     /// Print it as JSON
     #[arg(long)]
     pub(super) json: bool,
-    /// A tool by its shown name, its full name or its server's own name, or an error code; without it every tool
+    /// A tool by its shown name, its full name or its server's own name, or error codes; without it every tool
     #[arg(value_name = "TOOL|CODE")]
-    pub(super) what: Option<String>,
+    pub(super) what: Vec<String>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -6,11 +6,11 @@ use serde_json::json;
 
 use crate::app::Local;
 use crate::catalog::{Change, Why, change, full_name};
-use crate::codes::Code;
+use crate::codes::{Code, Page};
 use crate::config::{Connection, PrincipalPlace, ServerPlace, ServerUse, Spot, nearest};
 use crate::gateway::Explained;
 use crate::id::{PrincipalId, UpstreamName};
-use crate::policy::{Ground, Which};
+use crate::policy::{Ground, Pattern, Which};
 use crate::upstream::Phase;
 use crate::wire::mcp::Kind;
 
@@ -47,10 +47,14 @@ struct Reason {
 }
 
 pub(super) fn run(explain: &Explain) -> Result<Exit, Trouble> {
-    if let Some(text) = explain.what.as_deref().filter(|text| looks_like_code(text)) {
-        return page(text, explain.json);
+    match explain.what.as_slice() {
+        [_, ..] if explain.what.iter().all(|text| looks_like_code(text)) => pages(&explain.what, explain.json),
+        [_, other, ..] => {
+            let words = format!("one tool at a time, or error codes alone: '{}' is too many", other.escape_debug());
+            Err(Trouble::new(Exit::Usage, Code::Usage, words).fix("without a name, all tools are explained"))
+        }
+        [] | [_] => block_on(tools(explain)),
     }
-    block_on(tools(explain))
 }
 
 fn looks_like_code(text: &str) -> bool {
@@ -58,35 +62,46 @@ fn looks_like_code(text: &str) -> bool {
     digits.len() == 3 && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn page(text: &str, as_json: bool) -> Result<Exit, Trouble> {
-    let Some(code) = Code::find(text) else {
-        let ids: Vec<_> = Code::ALL.iter().map(|code| code.id()).collect();
-        return Err(Trouble::new(Exit::Usage, Code::Usage, format!("there is no code {text}"))
-            .fix(format!("the codes are {}", ids.join(", "))));
-    };
-    let page = code.page();
-    if as_json {
-        return output::json(&json!({ "code": page.id, "title": page.title, "cause": page.cause, "fix": page.fix }));
+/// Shows the pages of some codes, in the order given; as JSON the one page, or a list of several.
+fn pages(texts: &[String], as_json: bool) -> Result<Exit, Trouble> {
+    let pages = texts.iter().map(|text| page(text)).collect::<Result<Vec<_>, _>>()?;
+    if !as_json {
+        let words =
+            |page: &Page| format!("{}: {}\n\nCause\n  {}\n\nFix\n  {}\n", page.id, page.title, page.cause, page.fix);
+        return data(pages.iter().map(words).collect::<Vec<_>>().join("\n").as_bytes());
     }
-    data(format!("{}: {}\n\nCause\n  {}\n\nFix\n  {}\n", page.id, page.title, page.cause, page.fix).as_bytes())
+    let read = |page: &Page| json!({ "code": page.id, "title": page.title, "cause": page.cause, "fix": page.fix });
+    match pages.as_slice() {
+        [page] => output::json(&read(page)),
+        pages => output::json(&pages.iter().map(read).collect()),
+    }
+}
+
+fn page(text: &str) -> Result<Page, Trouble> {
+    Code::find(text).map(Code::page).ok_or_else(|| {
+        let ids: Vec<_> = Code::ALL.iter().map(|code| code.id()).collect();
+        Trouble::new(Exit::Usage, Code::Usage, format!("there is no code {text}"))
+            .fix(format!("the codes are {}", ids.join(", ")))
+    })
 }
 
 async fn tools(explain: &Explain) -> Result<Exit, Trouble> {
     let opened = open(&explain.source).await?;
     let principal = opened.principal(explain.principal.as_deref())?;
-    let needed = match explain.what.as_deref() {
+    let what = explain.what.first().map(String::as_str);
+    let needed = match what {
         Some(tool) if opened.loaded.places.server_of(tool).is_some() => opened.needed_for(principal, tool),
         Some(_) | None => Opened::granted(principal),
     };
     opened
         .with_local(&needed, Some(principal), async |local| {
-            let verdicts = verdicts(&opened, local, principal, explain.what.as_deref()).await?;
-            if let (true, Some(tool)) = (verdicts.is_empty(), explain.what.as_deref()) {
+            let verdicts = verdicts(&opened, local, principal, what).await?;
+            if let (true, Some(tool)) = (verdicts.is_empty(), what) {
                 return Err(unknown(&opened, local, principal, tool).await?);
             }
             if explain.json {
                 output::json(&verdicts.iter().map(Verdict::json).collect())?;
-            } else if explain.what.is_some() {
+            } else if what.is_some() {
                 let texts: Vec<_> = verdicts.iter().map(|verdict| verdict.text(&principal.id)).collect();
                 data(texts.join("\n").as_bytes())?;
             } else {
@@ -234,11 +249,39 @@ impl View<'_> {
             tool: Some(one.shown.clone()),
             original: Some(one.original.clone()),
             visible: one.visible,
-            help: code.filter(|_| !one.visible).map(|code| help(code, one)),
+            help: code.filter(|_| !one.visible).map(|code| self.help(code, one)),
             code: code.filter(|_| !one.visible),
             reasons,
             renamed: self.renamed(place, one),
         }
+    }
+
+    /// What to change in the policy, word by word; where it decides nothing, what the code says.
+    fn help(&self, code: Code, one: &Explained) -> String {
+        let policy = self.principal.policy.as_deref().map_or("", |policy| policy.name.as_str());
+        match (code, one.ground) {
+            (Code::NotAllowed, Ground::NotAllowed(which)) => {
+                format!("add \"{}\" to allowed_{}", one.shown, which.ending())
+            }
+            (Code::Excluded, Ground::DenyAll) => format!("take deny_all_tools out of policy '{policy}'"),
+            (Code::Excluded, Ground::Excluded(which, index)) => match self.excluded(which, index) {
+                Some(pattern) => format!("take \"{pattern}\" out of excluded_{}", which.ending()),
+                None => code.page().fix.to_owned(),
+            },
+            (_, _) => code.page().fix.to_owned(),
+        }
+    }
+
+    /// A pattern of the principal's policy.
+    fn excluded(&self, which: Which, index: usize) -> Option<&Pattern> {
+        let principals = &self.opened.loaded.settings.gateway.principals;
+        let profile = principals.iter().find(|one| one.id == self.principal.id)?.profile.as_deref()?;
+        let patterns = match which {
+            Which::Tools => &profile.excluded_tools,
+            Which::Prompts => &profile.prompts.excluded,
+            Which::Resources => &profile.resources.excluded,
+        };
+        patterns.get(index)
     }
 
     /// What decides, the decisive reason first.
@@ -347,22 +390,6 @@ pub(super) fn change_words(change: Change, budget: usize) -> String {
     }
 }
 
-fn help(code: Code, one: &Explained) -> String {
-    if code == Code::NotAllowed {
-        let list = match one.ground {
-            Ground::NotAllowed(which) => which.ending(),
-            Ground::Allowed(..)
-            | Ground::AutoAdmitted
-            | Ground::DenyAll
-            | Ground::Excluded(..)
-            | Ground::ServerNotGranted
-            | Ground::Unrestricted => Which::Tools.ending(),
-        };
-        return format!("add \"{}\" to allowed_{list}", one.shown);
-    }
-    code.page().fix.to_owned()
-}
-
 /// A verdict on a server as a whole, or on one tool of it that nobody can be asked about.
 fn whole(place: &ServerPlace, tool: Option<&str>, code: Code, reason: Reason, help: Option<String>) -> Verdict {
     Verdict {
@@ -396,7 +423,8 @@ impl Verdict {
         }
         let words = format!("{} is hidden from {principal}: {}", self.subject(), sentence(self.why()));
         let code = self.code.unwrap_or(Code::UnknownTool);
-        let exit = if code == Code::ServerDown { Exit::NotReady } else { Exit::Denied };
+        // A server that is disabled for want of a secret is not up, as one that is down.
+        let exit = if matches!(code, Code::ServerDown | Code::Secret) { Exit::NotReady } else { Exit::Denied };
         let trouble = Trouble::new(exit, code, words).at(self.reasons.into_iter().next().map(|reason| reason.at));
         self.help.into_iter().fold(trouble, Trouble::fix)
     }

@@ -31,7 +31,7 @@ pub(super) fn tell(found: &Diagnostics) {
     let codes: BTreeSet<_> = found.0.iter().map(|one| one.code.id()).collect();
     let mut codes = codes.into_iter();
     if let Some(first) = codes.next() {
-        let others: Vec<_> = codes.map(|code| format!(", {code}")).collect();
+        let others: Vec<_> = codes.map(|code| format!(" {code}")).collect();
         let found = config::render(found, Paint::for_stderr().0);
         say(&format!("{found}\n\nmore: portcullis explain {first}{}", others.concat()));
     }

@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, StatusCode, Uri};
 
 use crate::codes::Code;
 use crate::config;
-use crate::net::{BodyError, ClientTls, Demand, Dialer, HttpClient, ResponseBody};
+use crate::net::{BodyError, ClientTls, Demand, Dialer, HttpClient, ResponseBody, SendError};
 use crate::runtime::Tasks;
 use crate::secret::Secret;
 use crate::wire::jsonrpc::{self, Decoded, ErrorObject, Limits, Message, code, decode};
@@ -27,6 +27,10 @@ use super::trouble::{Exit, Trouble};
 const KEY_VARIABLE: &str = "PORTCULLIS_API_KEY";
 /// The largest answer, in bytes.
 const ANSWER_MAX: usize = 64 << 20;
+/// What to write where the admin address is wanted.
+pub(super) const ADMIN: &str = "name the address of [listen] admin, as http://127.0.0.1:7801, not that of /mcp";
+const TRUST: &str = "start it with portcullis serve, or name its address with --url; SSL_CERT_FILE names the file of an \
+                     authority that this machine does not know";
 const AGENT: &str = concat!("portcullis/", env!("CARGO_PKG_VERSION"));
 
 /// One gateway.
@@ -41,7 +45,7 @@ struct Remote {
 /// Calls a tool of a running gateway.
 pub(super) async fn call(url: &str, call: &Call) -> Result<Exit, Trouble> {
     let tasks = Tasks::new();
-    let uri = address(url)?;
+    let uri = address(url, "write http://HOST:PORT/mcp")?;
     let url = shown(&uri);
     let label = Label::new(&format!("waiting for {url}"));
     let remote = Remote { client: client(&uri, &tasks), uri, url, key: key()? };
@@ -82,13 +86,13 @@ pub(super) async fn call(url: &str, call: &Call) -> Result<Exit, Trouble> {
 
 /// Asks a probe below an address; returns status and text.
 pub(super) async fn probe(base: &str, path: &str) -> Result<(StatusCode, String), Trouble> {
-    let uri = address(&format!("{}{path}", base.trim_end_matches('/')))?;
+    let uri = address(&format!("{}{path}", base.trim_end_matches('/')), ADMIN)?;
     let url = &shown(&uri);
     let tasks = Tasks::new();
     let client = client(&uri, &tasks);
     let answer = async {
         let sent = client.send(head("GET", &uri, &[]).expose(), &Bytes::new()).await;
-        let response = sent.map_err(|err| unreachable(url, &err.to_string()))?;
+        let response = sent.map_err(|err| unsent(&uri, &err))?;
         let text = response.body.collect(ANSWER_MAX).await.map_err(|err| unreadable(url, &err))?;
         Ok((response.status, String::from_utf8_lossy(&text).into_owned()))
     };
@@ -140,7 +144,7 @@ impl Remote {
         all.extend_from_slice(headers);
         all.extend(self.key.clone().map(|key| (AUTHORIZATION, key)));
         let sent = self.client.send(head("POST", &self.uri, &all).expose(), &body).await;
-        let response = sent.map_err(|err| unreachable(&self.url, &err.to_string()))?;
+        let response = sent.map_err(|err| unsent(&self.uri, &err))?;
         let status = response.status;
         if status == StatusCode::NOT_FOUND {
             let words = "there is no endpoint of this name, or its server is not granted to this key";
@@ -184,11 +188,11 @@ impl Remote {
     }
 }
 
-/// Reads an address that a person has named.
-fn address(url: &str) -> Result<Uri, Trouble> {
+/// Reads an address that a person has named; `fix` says what to write instead.
+fn address(url: &str, fix: &str) -> Result<Uri, Trouble> {
     let bad = |why: &str| {
         let words = format!("this is no address of a gateway: {why}");
-        Trouble::new(Exit::Usage, Code::Usage, words).fix("write http://HOST:PORT/mcp")
+        Trouble::new(Exit::Usage, Code::Usage, words).fix(fix)
     };
     let uri: Uri = url.parse().map_err(|err: http::uri::InvalidUri| bad(&err.to_string()))?;
     match (uri.scheme_str(), uri.authority()) {
@@ -268,6 +272,19 @@ fn unreadable(url: &str, err: &BodyError) -> Trouble {
     match err {
         BodyError::Broken(why) => unreachable(url, why),
         BodyError::TooLarge(_) => Trouble::new(Exit::Failure, Code::OverLimit, format!("{}: {err}", line(url))),
+    }
+}
+
+/// No response came. Without a connection the gateway is not up [OPS-1].
+fn unsent(uri: &Uri, err: &SendError) -> Trouble {
+    let url = shown(uri);
+    match err {
+        SendError::Connect(why) => {
+            let words = format!("{}: {}", line(&url), sentence(why));
+            let trouble = Trouble::new(Exit::NotReady, Code::Unreachable, words);
+            if uri.scheme_str() == Some("https") { trouble.fix(TRUST) } else { trouble }
+        }
+        SendError::Ended(_) => unreachable(&url, &err.to_string()),
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn run(status: &Status) -> Result<Exit, Trouble> {
             }
         };
         let (code, text) = remote::probe(&base, "/readyz").await.map_err(|trouble| {
-            // A gateway that does not run is not ready.
+            // A gateway that ends its answer is not ready either.
             let exit = trouble.told();
             Trouble::Told(if exit == Exit::Failure { Exit::NotReady } else { exit })
         })?;
@@ -36,8 +36,9 @@ pub(super) fn run(status: &Status) -> Result<Exit, Trouble> {
             words.strip_prefix("waiting for: ").map(|names| names.split(", ").collect()).unwrap_or_default();
         let draining = words == "draining";
         if !ready && !draining && waiting.is_empty() {
-            let words = format!("{base} answered HTTP {} '{words}', which is no Portcullis", code.as_u16());
-            return Err(Trouble::new(Exit::Failure, Code::Unreachable, words));
+            let words =
+                format!("{base} answered HTTP {} '{words}': this is no admin address of a gateway", code.as_u16());
+            return Err(Trouble::new(Exit::Failure, Code::Unreachable, words).fix(remote::ADMIN));
         }
         if status.json {
             output::json(&json!({ "admin": base, "ready": ready, "draining": draining, "waiting_for": waiting }))?;

@@ -112,6 +112,12 @@ pub(super) fn auth(
     let auth = match key {
         AuthKey::Given(auth, _) => *auth,
         AuthKey::Absent if local && principals.list.len() == 1 => Auth::None,
+        AuthKey::Absent if principals.list.is_empty() => {
+            let help = "add [principals.local] with mcp_bundles = [\"…\"], which is whoever calls from this machine";
+            let message = "no principal is defined: nobody could use anything";
+            listen.unwrap_or(root).error_of(Code::OpenDoor, message, help);
+            return Auth::Keys;
+        }
         AuthKey::Absent => {
             let help = "add auth = \"keys\", or on a loopback listener auth = \"none\", to [listen]";
             let message = "auth may be left out only where 'local' is the sole principal";

@@ -178,6 +178,16 @@ const TABLES: &[(&str, &[&str])] = &[
     ("[state]", STATE),
 ];
 
+/// How servers are written, for who knows them from another program's file.
+pub(super) const SERVERS_HELP: &str = "write [[mcp.servers]] and name = \"NAME\" for each server";
+/// How other programs name the list of servers.
+const SERVERS: &[&str] = &["context_servers", "mcpServers", "mcp_servers", "server", "servers"];
+
+/// Says whether a key at the top is another program's for our `[[mcp.servers]]`.
+pub(super) fn means_servers(key: &str) -> bool {
+    SERVERS.contains(&key)
+}
+
 /// Finds the table that has a key; `None` if no table has it, or more than one.
 pub(super) fn home_of(key: &str) -> Option<&'static str> {
     let mut homes = TABLES.iter().filter(|(_, keys)| keys.contains(&key)).map(|(head, _)| *head);

@@ -118,7 +118,9 @@ pub(super) fn limits(table: Option<&Table<'_>>, settings: &mut DownstreamSetting
     let count = |key: &str, most: u64, slot: &mut usize| {
         *slot = number(key, most).and_then(|number| usize::try_from(number).ok()).unwrap_or(*slot);
     };
-    count("request_body_bytes", 1 << 32, &mut settings.body_bytes_max);
+    let mut body = settings.body_bytes_max;
+    count("request_body_bytes", 1 << 32, &mut body);
+    settings.set_body_bytes_max(body);
     count("connections", 1_000_000, &mut settings.connections_max);
     count("sessions", 1_000_000, &mut settings.sessions_max);
     let all = settings.sessions_max;

@@ -97,8 +97,11 @@ impl<'a> Table<'a> {
             diagnostic.code = Code::Later;
             if !later.contains(&name) {
                 diagnostic.code = Code::UnknownKey;
-                diagnostic.help = nearest(name, known)
-                    .map(|near| format!("did you mean '{near}'?"))
+                let foreign = self.path.is_empty() && keys::means_servers(name);
+                let meant = || nearest(name, known).map(|near| format!("did you mean '{near}'?"));
+                diagnostic.help = foreign
+                    .then(|| keys::SERVERS_HELP.to_owned())
+                    .or_else(meant)
                     .or_else(|| keys::home_of(name).map(|table| format!("this key belongs in {table}")));
             }
             self.source.report.fatal(diagnostic);
@@ -337,8 +340,20 @@ impl<'a> Value<'a> {
         self.source.report.fatal(Diagnostic { code, ..diagnostic });
     }
 
+    /// Reads a list, and says what to write where it is none.
+    pub(super) fn list_or(&self, help: &str) -> Option<Vec<Self>> {
+        if self.value.is_array() {
+            return self.list();
+        }
+        self.wrong_help("a list", Some(help.to_owned()))
+    }
+
     fn wrong<T>(&self, wanted: &str) -> Option<T> {
-        self.fatal(Code::WrongType, format!("must be {wanted}, not {}", kind(self.value)), None);
+        self.wrong_help(wanted, None)
+    }
+
+    fn wrong_help<T>(&self, wanted: &str, help: Option<String>) -> Option<T> {
+        self.fatal(Code::WrongType, format!("must be {wanted}, not {}", kind(self.value)), help);
         None
     }
 }
@@ -347,7 +362,7 @@ impl<'a> Value<'a> {
 #[must_use]
 pub fn nearest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
     let distance = |other: &str| strsim::osa_distance(word, other);
-    let near = words.iter().copied().min_by_key(|other| distance(other))?;
+    let near = words.iter().copied().filter(|other| !other.is_empty()).min_by_key(|other| distance(other))?;
     (distance(near) <= (word.chars().count() / 3).max(2)).then_some(near)
 }
 

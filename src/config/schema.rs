@@ -351,7 +351,7 @@ pub(super) fn policy() -> Rows {
             texts("URIs as shown, or <server>__<uri>, or prefixes with a final *. They win over allowed_resources."),
         ),
         ("excluded_tools", texts("Names, or prefixes with a final *. They win over allowed_tools.")),
-        ("expect", describe(expect, "What check and test hold the policy to.")),
+        ("expect", describe(expect, "What check holds the policy to.")),
         (
             "max_concurrent_calls",
             without_default(1, CALLS_MAX, "Calls of each principal at once; else limits.concurrency."),

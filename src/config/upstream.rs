@@ -185,7 +185,8 @@ pub(super) fn mcp(table: Option<&Table<'_>>, servers: &Servers) -> Mcp {
 pub(super) fn servers(section: Option<&Table<'_>>, live: bool, expander: &Expander<'_>) -> Servers {
     let mut servers = Servers::default();
     let mut slugs = BTreeMap::new();
-    let Some(list) = section.and_then(|table| table.get("servers")).and_then(|value| value.list()) else {
+    let Some(list) = section.and_then(|table| table.get("servers")).and_then(|value| value.list_or(keys::SERVERS_HELP))
+    else {
         return servers;
     };
     for table in list.iter().filter_map(Value::table) {
@@ -332,6 +333,14 @@ impl Entry<'_> {
         let command = value.filled();
         if let Some(text) = command {
             self.refuse_reference(text, value);
+            // A path may hold spaces; a bare name with one is a whole command line.
+            if text.trim().contains(char::is_whitespace) && !text.contains(['/', '\\']) {
+                let help = "write command = \"PROGRAM\" and args = [\"…\", \"…\"]".to_owned();
+                value.warn(
+                    format!("server '{}': a program's name with spaces: arguments belong in args", self.name),
+                    Some(help),
+                );
+            }
         }
         let mut args = Vec::new();
         for (text, item) in table.get("args").and_then(|value| value.texts()).unwrap_or_default() {

@@ -1,18 +1,20 @@
 //! Bodies: a request's, read up to its cap, and a response's, in parts or as a stream of events.
 //!
-//! Invariants: no more than the cap is ever held; a reply's guards live until the body is dropped.
+//! Invariants: no more than the cap is ever held; a large request's body is counted for as long as any of it is held; a
+//! reply's guards live until the body is dropped.
 
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 
-use crate::exchange::ByteStream;
+use crate::exchange::{ByteStream, Caller};
+use crate::limit::{NoSeat, Seat, Seats};
 use crate::runtime::hushed;
 
 use super::respond::Fault;
@@ -24,6 +26,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 const RATE_MIN: u64 = 16 << 10;
 /// How much is set aside on a client's mere word.
 const CLAIM_MAX: usize = 1 << 20;
+/// Up to how many bytes a body is not counted among those that are held: what a connection's buffer may hold anyway.
+const UNCOUNTED_MAX: usize = 64 << 10;
 
 /// What a response carries.
 pub(super) enum Body {
@@ -149,11 +153,87 @@ fn time_left(began: &mut Option<Instant>, read: usize) -> Duration {
     most.saturating_sub(gone).min(PAUSE_MAX)
 }
 
-/// Reads a request's body. One that says it is over the cap is not read at all.
+/// What has come of a body that comes in pieces.
+struct Gathered {
+    bytes: Vec<u8>,
+    /// One seat for each byte there is room for, where that is counted.
+    seat: Option<Seat>,
+    /// How many bytes it may be, and for how many room is made at first.
+    most: usize,
+    at_first: usize,
+}
+
+/// A large body and its seats, which come back when nothing of it is held any more.
+struct Counted {
+    bytes: Bytes,
+    _seat: Seat,
+}
+
+// === impl Gathered ===
+
+impl Gathered {
+    /// Makes room for a body of which the client says that it has so many bytes; 0: it does not say.
+    fn new(claimed: usize, bytes_max: usize) -> Self {
+        let (most, at_first) = if claimed == 0 { (bytes_max, 0) } else { (claimed, CLAIM_MAX) };
+        Self { bytes: Vec::new(), seat: None, most, at_first }
+    }
+
+    /// Adds a piece.
+    fn add(&mut self, piece: &[u8], bodies: &Seats, caller: &impl Caller) -> Result<(), NoSeat> {
+        let need = self.bytes.len() + piece.len();
+        if need > self.bytes.capacity() {
+            let room = self.room_for(need);
+            match &mut self.seat {
+                Some(seat) => seat.add(room - self.bytes.capacity(), caller.is_one_of_many())?,
+                None => self.seat = seat_of(bodies, caller, room)?,
+            }
+            self.bytes.reserve_exact(room - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// Returns how much room is made for what has come: twice that, as far as more may come.
+    fn room_for(&self, need: usize) -> usize {
+        self.most.clamp(need, need.saturating_mul(2).max(self.at_first))
+    }
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Takes a seat for each byte of a body that a caller sends, if it is so large that it is counted.
 ///
 /// # Errors
-/// [`Fault`]: over the cap, too slow, or broken off.
-pub(super) async fn read<B>(mut body: B, bytes_max: usize) -> Result<Bytes, Fault>
+/// [`NoSeat`]: so much is held already.
+pub(super) fn seat_of(bodies: &Seats, caller: &impl Caller, bytes: usize) -> Result<Option<Seat>, NoSeat> {
+    if bytes <= UNCOUNTED_MAX {
+        return Ok(None);
+    }
+    bodies.take_many(caller.principal(), bytes, caller.is_one_of_many()).map(Some)
+}
+
+/// Counts a body until nothing of it is held any more.
+pub(super) fn with_seat(bytes: Bytes, seat: Option<Seat>) -> Bytes {
+    match seat {
+        Some(seat) => Bytes::from_owner(Counted { bytes, _seat: seat }),
+        None => bytes,
+    }
+}
+
+/// Reads a request's body. One that says it is over the cap is not read at all. Of one for which there is no room nothing is
+/// held; what follows is read all the same, so that the client is told and its connection goes on.
+///
+/// # Errors
+/// [`Fault`]: over the cap, without room, too slow, or broken off.
+pub(super) async fn read<B>(
+    mut body: B,
+    bytes_max: usize,
+    (bodies, caller): (&Seats, &impl Caller),
+) -> Result<Bytes, Fault>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
@@ -162,34 +242,43 @@ where
         return Err(Fault::BodyTooLarge);
     }
     let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
+    // In a box, so that the calls whose bodies come at once do not carry its room.
+    let mut rest: Option<Box<Gathered>> = None;
+    let (mut read, mut full) = (0, None);
     let mut began = None;
     loop {
         // Nearly always it has come with the head: then no timer is needed.
         let frame = match std::future::poll_fn(|cx| Poll::Ready(poll_quietly(&mut body, cx))).await {
             Poll::Ready(frame) => frame,
             Poll::Pending => {
-                let left = time_left(&mut began, first.len() + rest.len());
+                let left = time_left(&mut began, read);
                 tokio::time::timeout(left, body.frame()).await.map_err(|_| Fault::BodySlow)?
             }
         };
         let Some(frame) = frame else { break };
         let Ok(data) = frame.map_err(|_| Fault::BodyBroken)?.into_data() else { continue };
-        if first.len() + rest.len() + data.len() > bytes_max {
+        read += data.len();
+        if read > bytes_max {
             return Err(Fault::BodyTooLarge);
         }
-        if first.is_empty() && rest.is_empty() {
+        if read == data.len() {
+            // It lies in the connection's own buffer, and is not counted.
             first = data;
             if body.is_end_stream() {
                 break;
             }
-            continue;
+        } else if full.is_none() {
+            let rest = rest.get_or_insert_with(|| Box::new(Gathered::new(claimed, bytes_max)));
+            let before = std::mem::take(&mut first);
+            full = rest.add(&before, bodies, caller).and_then(|()| rest.add(&data, bodies, caller)).err();
         }
-        if rest.is_empty() {
-            rest.reserve(claimed.clamp(first.len() + data.len(), CLAIM_MAX.max(first.len() + data.len())));
-            rest.extend_from_slice(&std::mem::take(&mut first));
+        if full.is_some() {
+            rest = None;
         }
-        rest.extend_from_slice(&data);
     }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
+    match (full, rest) {
+        (Some(full), _) => Err(Fault::BodiesFull(full)),
+        (None, Some(rest)) => Ok(with_seat(Bytes::from(rest.bytes), rest.seat)),
+        (None, None) => Ok(first),
+    }
 }

@@ -39,7 +39,8 @@ impl<H: Handler> Door<H> {
         if !known || !accept::is_json(&visit.headers) || self.handler.admit_end(&visit.caller).is_err() {
             return None;
         }
-        let body = body::read(body, self.settings.body_bytes_max.min(BODY_MAX)).await.ok()?;
+        let most = self.settings.body_bytes_max.min(BODY_MAX);
+        let body = body::read(body, most, (&self.bodies, &visit.caller)).await.ok()?;
         let all_end = match decode(&body, &Limits::DOWNSTREAM).ok()? {
             Decoded::One(message) => ends(&message),
             Decoded::Batch(batch) => batch.iter().all(|message| message.as_ref().is_ok_and(ends)),

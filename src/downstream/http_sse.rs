@@ -232,7 +232,7 @@ impl<H: Handler> Door<H> {
         if !accept::is_json(&visit.headers) {
             return visit.refuse(Fault::MediaType, None);
         }
-        let body = match body::read(body, self.settings.body_bytes_max).await {
+        let body = match body::read(body, self.settings.body_bytes_max, (&self.bodies, &visit.caller)).await {
             Ok(body) => body,
             Err(fault) => return visit.refuse(fault, None),
         };

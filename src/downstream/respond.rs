@@ -10,12 +10,16 @@ use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENT
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::exchange::{ReasonCode, Reject, RejectKind, Retry};
+use crate::limit::NoSeat;
 use crate::wire::json;
 use crate::wire::jsonrpc::{ErrorCode, RequestId, Response as RpcResponse, code};
 use crate::wire::mcp::{Era, STATELESS_LATEST};
 
 use super::answer::Rest;
 use super::body::Body;
+
+/// After how many seconds there may be room for a body again.
+const BODIES_PAUSE: u64 = 1;
 
 /// A refusal, ready to be spelled.
 #[derive(Clone, Debug)]
@@ -45,6 +49,8 @@ pub(super) struct Refusal {
 pub(super) enum Fault {
     /// A batch where there is none in this revision.
     Batch,
+    /// Too much is held of all requests' bodies, or of this principal's.
+    BodiesFull(NoSeat),
     /// The body ended early.
     BodyBroken,
     /// The client paused too long within its body.
@@ -168,6 +174,12 @@ impl From<Fault> for Refusal {
         const REQUEST: ErrorCode = code::INVALID_REQUEST;
         match fault {
             Fault::Batch => Self::plain(BAD, REQUEST, "Batches exist in sessions of 2025-03-26 alone"),
+            Fault::BodiesFull(full) => Self {
+                reason: ReasonCode::OverLimit,
+                retry_after: Some(BODIES_PAUSE),
+                header: Some(Box::new((RETRY_AFTER, HeaderValue::from(BODIES_PAUSE)))),
+                ..Self::plain(StatusCode::SERVICE_UNAVAILABLE, code::TOO_MANY_SESSIONS, bodies_full(full))
+            },
             Fault::BodyBroken => Self::plain(BAD, REQUEST, "The body ended early"),
             Fault::BodySlow => Self::plain(StatusCode::REQUEST_TIMEOUT, REQUEST, "The body came too slowly"),
             Fault::BodyTooLarge => Self {
@@ -220,6 +232,17 @@ impl From<Fault> for Refusal {
                     ..Self::plain(BAD, code::UNSUPPORTED_VERSION, "Unsupported protocol version")
                 }
             }
+        }
+    }
+}
+
+fn bodies_full(full: NoSeat) -> String {
+    let what = "Too many bytes of requests are held at once";
+    let key = "limits.request_body_bytes × 16, or 256 MiB";
+    match full {
+        NoSeat::All(most) | NoSeat::Own(most) => format!("{what}: there is room for {most} ({key})"),
+        NoSeat::Share(most) => {
+            format!("{what}: this principal may have {most} (half of what the others leave of {key})")
         }
     }
 }

@@ -56,6 +56,8 @@ pub(super) struct Door<H> {
     /// The connections, by whose they are.
     pub(super) connections: Seats,
     pub(super) orphans: Seats,
+    /// The bytes of large requests' bodies, each a seat.
+    pub(super) bodies: Seats,
     pub(super) parked: Arc<ParkedCalls>,
     pub(super) streams: Streams<H>,
     pub(super) clock: Clock,
@@ -89,6 +91,7 @@ impl<H: Handler> Downstream<H> {
         let sessions = SessionStore::new(limits, clock.clone());
         let connections = Seats::new(settings.connections_max, usize::MAX);
         let orphans = Seats::new(ORPHANS_MAX, ORPHANS_MAX);
+        let bodies = Seats::new(settings.bodies_bytes_max, usize::MAX);
         let limits = ParkedLimits {
             max: settings.parked_max,
             per_principal_max: settings.parked_per_principal_max,
@@ -97,8 +100,19 @@ impl<H: Handler> Downstream<H> {
         };
         let parked = ParkedCalls::new(limits, clock.clone(), tasks.clone(), drain.clone());
         let streams = Streams::default();
-        let door =
-            Arc::new(Door { settings, handler, tasks, drain, sessions, connections, orphans, parked, streams, clock });
+        let door = Arc::new(Door {
+            settings,
+            handler,
+            tasks,
+            drain,
+            sessions,
+            connections,
+            orphans,
+            bodies,
+            parked,
+            streams,
+            clock,
+        });
         let weak = Arc::downgrade(&door);
         door.tasks.spawn("session reaper", async move {
             let mut ticks = tokio::time::interval(pause);

@@ -48,6 +48,8 @@ pub struct DownstreamSettings {
     pub public_path: String,
     /// The largest request body, in bytes; over it 413.
     pub body_bytes_max: usize,
+    /// How many bytes of large bodies are held at once, while they are read and while their calls run; over it 503.
+    pub bodies_bytes_max: usize,
     /// The largest request head, in bytes; over it 431.
     pub header_bytes_max: usize,
     /// The most header fields; over it 431.
@@ -76,6 +78,17 @@ pub struct DownstreamSettings {
     pub access: AccessLog,
 }
 
+impl DownstreamSettings {
+    /// How many of the largest bodies are held at once.
+    const BODIES: usize = 16;
+
+    /// Sets the largest request body, and makes room for so many of them as there is by default; not less than that.
+    pub fn set_body_bytes_max(&mut self, bytes: usize) {
+        self.body_bytes_max = bytes;
+        self.bodies_bytes_max = self.bodies_bytes_max.max(bytes.saturating_mul(Self::BODIES));
+    }
+}
+
 impl Default for DownstreamSettings {
     fn default() -> Self {
         Self {
@@ -87,6 +100,7 @@ impl Default for DownstreamSettings {
             http_sse: HttpSse::Off,
             public_path: String::new(),
             body_bytes_max: 16 << 20,
+            bodies_bytes_max: Self::BODIES << 24,
             header_bytes_max: 64 << 10,
             headers_max: 100,
             connections_max: 10_000,

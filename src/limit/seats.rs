@@ -13,11 +13,12 @@ use super::{Tally, share};
 #[derive(Clone, Debug)]
 pub struct Seats(Arc<Inner>);
 
-/// A principal's seat; given back when it is dropped.
+/// A principal's seat, or several at once; given back when it is dropped.
 #[derive(Debug)]
 pub struct Seat {
     seats: Seats,
     principal: PrincipalId,
+    count: usize,
 }
 
 /// Why there is no seat.
@@ -58,27 +59,31 @@ impl Seats {
     /// # Errors
     /// [`NoSeat`].
     pub fn take(&self, principal: &PrincipalId, shared: bool) -> Result<Seat, NoSeat> {
-        let mut taken = self.taken();
-        if taken.all >= self.0.max {
-            return Err(NoSeat::All(self.0.max));
-        }
-        self.enter(&mut taken, principal, shared)?;
-        taken.all += 1;
-        drop(taken);
-        Ok(Seat { seats: self.clone(), principal: principal.clone() })
+        self.take_many(principal, 1, shared)
     }
 
-    /// Counts a seat for a principal; `all` of the others is what is taken beside its own.
-    fn enter(&self, taken: &mut Taken, principal: &PrincipalId, shared: bool) -> Result<(), NoSeat> {
+    /// Takes so many seats at once.
+    ///
+    /// # Errors
+    /// [`NoSeat`].
+    pub fn take_many(&self, principal: &PrincipalId, count: usize, shared: bool) -> Result<Seat, NoSeat> {
+        let mut seat = Seat { seats: self.clone(), principal: principal.clone(), count: 0 };
+        seat.add(count, shared)?;
+        Ok(seat)
+    }
+
+    /// Counts seats for a principal; `all` of the others is what is taken beside its own.
+    fn enter(&self, taken: &mut Taken, principal: &PrincipalId, count: usize, shared: bool) -> Result<(), NoSeat> {
         let own = taken.each.of(principal);
-        if own >= self.0.own_max {
-            return Err(NoSeat::Own(self.0.own_max));
+        let most = self.0.own_max;
+        if own.saturating_add(count) > most {
+            return Err(NoSeat::Own(most));
         }
         let most = share(self.0.max, taken.all - own);
-        if shared && own >= most {
+        if shared && own.saturating_add(count) > most {
             return Err(NoSeat::Share(most));
         }
-        taken.each.enter(principal);
+        taken.each.add(principal, count);
         Ok(())
     }
 
@@ -96,14 +101,31 @@ impl Seat {
         &self.principal
     }
 
+    /// Takes so many seats more with it.
+    ///
+    /// # Errors
+    /// [`NoSeat`]; then it stays what it was.
+    pub fn add(&mut self, count: usize, shared: bool) -> Result<(), NoSeat> {
+        let mut taken = self.seats.taken();
+        let most = self.seats.0.max;
+        if taken.all.saturating_add(count) > most {
+            return Err(NoSeat::All(most));
+        }
+        self.seats.enter(&mut taken, &self.principal, count, shared)?;
+        taken.all += count;
+        drop(taken);
+        self.count += count;
+        Ok(())
+    }
+
     /// Gives it to another principal.
     ///
     /// # Errors
     /// [`NoSeat`]: that one may have no more; then it stays whose it was.
     pub fn pass(&mut self, principal: &PrincipalId, shared: bool) -> Result<(), NoSeat> {
         let mut taken = self.seats.taken();
-        self.seats.enter(&mut taken, principal, shared)?;
-        taken.each.leave(&self.principal);
+        self.seats.enter(&mut taken, principal, self.count, shared)?;
+        taken.each.take_off(&self.principal, self.count);
         drop(taken);
         self.principal = principal.clone();
         Ok(())
@@ -113,8 +135,8 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut taken = self.seats.taken();
-        taken.all -= 1;
-        taken.each.leave(&self.principal);
+        taken.all -= self.count;
+        taken.each.take_off(&self.principal, self.count);
     }
 }
 
@@ -155,6 +177,25 @@ mod tests {
             let (ann, full) = all(&seats, "ann", shared);
             assert_eq!((ann.len(), full), (3, NoSeat::Own(3)));
         }
+    }
+
+    /// [LIM-6]: several are taken at once, and more with them, as far as there are; all come back.
+    #[test]
+    fn several_are_taken_at_once() {
+        let (seats, ann, bob) = (Seats::new(100, usize::MAX), PrincipalId::new("ann"), PrincipalId::new("bob"));
+        let mut of_ann = seats.take(&ann, true).unwrap();
+        assert_eq!((of_ann.add(49, true), of_ann.add(1, true)), (Ok(()), Err(NoSeat::Share(50))));
+        let mut of_bob = seats.take(&bob, true).unwrap();
+        assert_eq!((of_bob.add(25, true), of_bob.add(24, true)), (Err(NoSeat::Share(25)), Ok(())));
+        assert_eq!(
+            (of_ann.add(usize::MAX, false), of_ann.add(26, false)),
+            (Err(NoSeat::All(100)), Err(NoSeat::All(100)))
+        );
+        assert_eq!(of_ann.add(25, false), Ok(()));
+        drop(of_ann);
+        assert_eq!((of_bob.pass(&ann, true), seats.taken().each.of(&ann)), (Ok(()), 25));
+        drop(of_bob);
+        assert!(seats.taken().each.is_empty() && seats.taken().all == 0);
     }
 
     /// [LIM-6]: a seat that goes to another counts for that one, also when all are taken.

@@ -28,7 +28,7 @@ enum Period {
 
 /// A text is no rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be a rate as \"60/min\" or \"60/min burst 10\": 1 to 1000000 in a s, min or h")]
+#[error("must be a rate as \"60/min\" or \"60/min burst 10\": from 1 to 1000000, each s, min or h")]
 pub struct RateError;
 
 /// The rates of everybody [LIM-5]; `None`: not limited. Each is a principal's own, so that nobody uses up another's.

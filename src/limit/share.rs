@@ -17,13 +17,23 @@ impl Tally {
 
     /// Counts one more.
     pub fn enter(&mut self, principal: &PrincipalId) {
-        *self.0.entry(principal.clone()).or_default() += 1;
+        self.add(principal, 1);
     }
 
     /// Counts one less.
     pub fn leave(&mut self, principal: &PrincipalId) {
+        self.take_off(principal, 1);
+    }
+
+    /// Counts so many more.
+    pub fn add(&mut self, principal: &PrincipalId, count: usize) {
+        *self.0.entry(principal.clone()).or_default() += count;
+    }
+
+    /// Counts so many less.
+    pub fn take_off(&mut self, principal: &PrincipalId, less: usize) {
         if let Some(count) = self.0.get_mut(principal) {
-            *count -= 1;
+            *count -= less;
             if *count == 0 {
                 self.0.remove(principal);
             }

@@ -254,9 +254,18 @@ async fn a_failed_call_ends_with_1() {
     assert!(asks.stderr.contains("error[P605]"), "{asks:#?}");
     let failed = world.run(&["call", "--demo", "--as", "alice", "demo__add", "a:=\"x\"", "b=1"]).await.code(1);
     assert!(failed.stderr.contains("error[P606]") && failed.stdout.contains("must be numbers"), "{failed:#?}");
-    let error = world.run(&["call", "--url", "http://127.0.0.1:1/mcp", "a__b"]).await.code(1);
+}
+
+/// [OPS-1]: 4 where no gateway takes a connection, whichever verb asks for it.
+#[tokio::test]
+async fn a_gateway_that_is_not_up_ends_with_4() {
+    let world = World::new();
+    let error = world.run(&["call", "--url", "http://127.0.0.1:1/mcp", "a__b"]).await.code(4);
     assert!(error.stderr.contains("error[P603]") && error.stderr.contains("127.0.0.1:1"), "{error:#?}");
-    world.run(&["call", "--url", &format!("http://127.0.0.1:1/mcp?k={CANARY}"), "a__b"]).await.code(1);
+    world.run(&["call", "--url", &format!("http://127.0.0.1:1/mcp?k={CANARY}"), "a__b"]).await.code(4);
+    world.run(&["status", "--url", "http://127.0.0.1:1"]).await.code(4);
+    let trust = world.run(&["call", "--url", "https://127.0.0.1:1/mcp", "a__b"]).await.code(4);
+    assert!(trust.stderr.contains("SSL_CERT_FILE"), "{trust:#?}");
 }
 
 /// Arguments arrive as they were meant, byte for byte where they are raw.

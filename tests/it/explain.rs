@@ -150,6 +150,14 @@ async fn every_reason_to_hide_a_tool_names_its_line() {
     world.hidden("alice", "broken__echo", "P204", "name = \"broken\"").await;
     let verdict = world.explain("alice", "broken__echo").await;
     assert!(verdict["reasons"][0]["words"].as_str().unwrap().contains("no-such-program-anywhere"), "{verdict:#}");
+    // What to change is said word by word.
+    for (principal, tool, help) in [
+        ("alice", "up__secret", "take \"up__secret\" out of excluded_tools"),
+        ("dave", "up__echo", "take deny_all_tools out of policy 'none'"),
+        ("alice", "other__second", "add \"other__second\" to allowed_tools"),
+    ] {
+        assert_eq!(world.explain(principal, tool).await["help"], help);
+    }
 }
 
 /// [POL-14, NAM-2, NAM-8]: hidden by a clash, or by two definitions, at the line of the server.

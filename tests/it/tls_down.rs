@@ -397,11 +397,12 @@ async fn a_call_of_the_command_line_judges_the_certificate() {
     command.write("ca.pem", &authority.pem);
     command.write("other.pem", &Authority::new().pem);
     let url = format!("https://localhost:{}/mcp", app.addr.port());
-    for (file, code, calls) in [("other.pem", 1, 0), ("ca.pem", 0, 1)] {
+    for (file, code, calls) in [("other.pem", 4, 0), ("ca.pem", 0, 1)] {
         let mut process = command.process(&["call", "--url", &url, "up__echo", "k=v"]);
         process.env("SSL_CERT_FILE", file).env_remove("SSL_CERT_DIR");
         let ended = Ended::of(process).await.code(code);
-        assert_eq!(ended.stderr.contains("of no authority that is trusted"), code == 1, "{ended:?}");
+        assert_eq!(ended.stderr.contains("of no authority that is trusted"), code == 4, "{ended:?}");
+        assert_eq!(ended.stderr.contains("SSL_CERT_FILE"), code == 4, "{ended:?}");
         assert_eq!(upstream.calls().len(), calls, "{ended:?}");
     }
     app.stop().await;

@@ -139,6 +139,58 @@ async fn a_wrong_path_is_told_as_one() {
     app.stop().await;
 }
 
+/// The address of clients where that of probes is wanted: it is a gateway, and the other address helps [OPS-2].
+#[tokio::test]
+async fn the_wrong_one_of_two_addresses_is_told_as_such() {
+    let up = Upstream::start(Speaks::Both, false, &["echo"]).await;
+    let text = tables(&[("up", up.lines())]) + &bundle("all", &["up"]) + &principal("ann", &["ann"], "all", "");
+    let app = TestApp::start("keys", &text).await;
+    let command = Command::new("");
+    for url in [format!("http://{}", app.addr), format!("http://{}/mcp", app.addr)] {
+        let said = command.run(&["status", "--url", &url]).await.code(1).stderr;
+        assert!(
+            said.contains("error[P603]") && said.contains("[listen] admin") && !said.contains("Portcullis"),
+            "{said}"
+        );
+    }
+    let said = command.run(&["status", "--url", "127.0.0.1:7801"]).await.code(2).stderr;
+    assert!(said.contains("[listen] admin"), "{said}");
+    app.stop().await;
+}
+
+/// A server that is disabled for want of a secret is not up; one that is switched off is not granted [CFG-3, CFG-7, OPS-1].
+#[tokio::test]
+async fn a_disabled_server_is_not_up() {
+    let command = Command::new(
+        "[[mcp.servers]]\nname = \"poor\"\ncommand = \"true\"\nenv = { KEY = \"${env:NOT_SET_ANYWHERE}\" }\n\
+         [[mcp.servers]]\nname = \"off\"\ncommand = \"true\"\nenabled = false\n\
+         [mcp_bundles.all]\nservers = [\"poor\", \"off\"]\n[principals.local]\nmcp_bundles = [\"all\"]\n",
+    );
+    for (tool, code, words) in [("poor__x", 4, "error[P110]"), ("off__x", 5, "error[P301]")] {
+        let called = command.run(&["call", tool]).await.code(code);
+        assert!(called.stderr.contains(words), "{called:#?}");
+    }
+}
+
+/// The line that names the codes of all problems can be typed as it stands [OPS-2].
+#[tokio::test]
+async fn the_codes_of_several_problems_are_explained_at_once() {
+    let command = Command::new("[[mcp.servers]]\nnmae = \"x\"\ncommand = \"x\"\n[[servers]]\n");
+    let said = command.run(&["check"]).await.code(3).stderr;
+    let line = said.lines().find_map(|line| line.strip_prefix("more: portcullis ")).unwrap();
+    let verb: Vec<_> = line.split(' ').collect();
+    assert!(verb.len() > 3, "{line}");
+    let pages = command.run(&verb).await.code(0).stdout;
+    for code in &verb[1..] {
+        assert!(pages.contains(&format!("{code}: ")), "{code} in {pages}");
+    }
+    let listed = command.run(&["explain", "P102", "P111", "--json"]).await.code(0).stdout;
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!((&listed[0]["code"], &listed[1]["code"]), (&"P102".into(), &"P111".into()), "{listed}");
+    let mixed = command.run(&["explain", "P102", "up__echo"]).await.code(2).stderr;
+    assert!(mixed.contains("up__echo"), "{mixed}");
+}
+
 /// A file of another kind, and arguments that are none of a tool's [OPS-2].
 #[tokio::test]
 async fn what_is_no_configuration_is_named() {

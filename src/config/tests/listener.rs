@@ -24,7 +24,7 @@ fn auth_may_be_absent_for_local_alone() {
     assert_eq!(loaded.settings.gateway.auth, Auth::None);
     refused("[principals.alice]\n", "", &["sole principal", "auth = \"keys\""]);
     refused("[listen]\n[principals.local]\n[principals.b]\n", "listen", &["sole principal"]);
-    refused("", "", &["sole principal"]);
+    refused("", "", &["no principal is defined", "[principals.local]"]);
     refused("[listen]\nhttp = \"0.0.0.0:1\"\n[principals.local]\n", "listen", &["loopback alone"]);
     for word in ["jwt", "mtls"] {
         refused(&format!("[listen]\nauth = \"{word}\""), "listen.auth", &["not supported in this version"]);
@@ -82,6 +82,14 @@ fn localhost_is_two_addresses() {
     }
 }
 
+/// [LIM-6]: where larger bodies are allowed there is room for as many of them.
+#[test]
+fn larger_bodies_have_more_room() {
+    let loaded = good("[listen]\nauth = \"keys\"\n[limits]\nrequest_body_bytes = 100_000_000");
+    let down = &loaded.settings.downstream;
+    assert_eq!((down.body_bytes_max, down.bodies_bytes_max), (100_000_000, 1_600_000_000));
+}
+
 #[test]
 fn hosts_origins_limits_and_log() {
     let loaded = good(
@@ -93,6 +101,7 @@ fn hosts_origins_limits_and_log() {
     assert_eq!(down.allowed_hosts, ["mcp.example.com", "[::2]"]);
     assert_eq!(down.allowed_origins, ["https://app.example.com:8443"]);
     assert_eq!((down.body_bytes_max, down.sessions_max, down.sessions_per_principal_max), (1024, 10, 5));
+    assert_eq!(down.bodies_bytes_max, 256 << 20, "never less than by default");
     assert_eq!((down.session_idle.as_secs(), down.keep_alive.as_secs(), down.connections_max), (60, 5, 7));
     let log = &loaded.settings.log;
     assert_eq!((log.level.as_str(), log.format, down.access), ("debug", LogFormat::Json, AccessLog::On));

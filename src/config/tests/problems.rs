@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::kit::{Folder, bad, granted, places, refused, server, with};
+use super::kit::{Folder, bad, good, granted, places, refused, server, warned, with};
 use crate::codes::Code;
 use crate::config::{Color, Diagnostics, load, render};
 use crate::gateway::Auth;
@@ -197,4 +197,28 @@ fn a_key_in_the_wrong_table_is_sent_home() {
     // Two tables have a key 'servers': neither is more likely.
     let errors = bad("[listen]\nauth = \"keys\"\n[log]\nservers = []");
     assert!(!errors.to_string().contains("belongs"), "{errors}");
+}
+
+/// Who knows servers from another program's file, or writes a command as in a shell, is told how it is written here [OPS-2].
+#[test]
+fn words_of_other_files_are_led_home() {
+    let principal = "[principals.local]\n";
+    for table in ["[mcpServers.a]\ncommand = \"x\"", "[[servers]]\nname = \"a\""] {
+        let key = if table.contains("mcpServers") { "mcpServers" } else { "servers" };
+        refused(&format!("{principal}{table}"), key, &["[[mcp.servers]]"]);
+    }
+    refused(&format!("{principal}[mcp.servers.a]\ncommand = \"x\""), "mcp.servers", &["a list", "[[mcp.servers]]"]);
+    warned(&good(&server("command = \"npx -y some-server\"")), "mcp.servers[0].command", "args");
+    assert_eq!(places(&good(&server("command = \"/opt/my tools/run\"")).warnings), []);
+    // An empty name is nothing that could have been meant.
+    let text =
+        bad(&with("[[mcp.servers]]\nname = \"\"\ncommand = \"x\"\n[mcp_bundles.all]\nservers = [\"x\"]")).to_string();
+    assert!(!text.contains("did you mean ''"), "{text}");
+}
+
+/// What holds no secret is shown, so that the mistake can be seen.
+#[test]
+fn a_word_or_a_rate_is_shown_as_it_stands() {
+    refused(&with("[limits.rates]\nprincipal = \"600\""), "limits.rates.principal", &["\"600\"", "60/min"]);
+    refused(&server("command = \"x\"\nisolation = \"mine\""), "mcp.servers[0].isolation", &["\"mine\""]);
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::downstream::accept::Take;
 use crate::downstream::answer::{Rendered, log_refusal};
+use crate::downstream::body;
 use crate::downstream::conversation::log_access;
 use crate::downstream::headers::Headers;
 use crate::downstream::post::Visit;
@@ -28,6 +29,14 @@ impl<H: Handler> Piped<H> {
         let mut visit = match self.visit() {
             Ok(visit) => visit,
             Err(refusal) => return self.refuse_unknown(&line, refusal).await,
+        };
+        let line = match body::seat_of(&self.talk.door.bodies, &visit.caller, line.len()) {
+            Ok(seat) => body::with_seat(line, seat),
+            Err(_) if is_answer(&line) => return tracing::debug!("an answer for which there is no room"),
+            Err(full) => {
+                let refused = visit.legacy_asker(id_in_head(&line)).refuse(Fault::BodiesFull(full).into());
+                return self.say(&visit, refused).await;
+            }
         };
         let said = match decode(&line, &Limits::DOWNSTREAM) {
             Ok(heard) => self.talk.hear(&mut visit, heard).await,

@@ -1,5 +1,6 @@
 //! The doors against a scripted hall, over real sockets and over pipes in memory.
 
+mod bodies;
 mod http;
 mod http2;
 mod http_sse;

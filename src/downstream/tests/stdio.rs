@@ -19,7 +19,7 @@ const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialize
 const GRACE: Duration = Duration::from_secs(600);
 
 /// The client's ends of the pipes.
-struct Talk {
+pub(super) struct Talk {
     to: Option<DuplexStream>,
     from: BufReader<DuplexStream>,
     cut: CancellationToken,
@@ -48,14 +48,14 @@ impl Talk {
     }
 
     /// Opens a session of that version.
-    async fn session(house: &House, version: &str) -> Self {
+    pub(super) async fn session(house: &House, version: &str) -> Self {
         let mut talk = Self::open(house);
         let answer = talk.ask(&initialize(&format!("\"{version}\""))).await;
         assert_eq!((&answer["id"], &answer["result"]["protocolVersion"]), (&json!("i"), &json!(version)));
         talk
     }
 
-    async fn send(&mut self, line: &str) {
+    pub(super) async fn send(&mut self, line: &str) {
         self.to.as_mut().unwrap().write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
 
@@ -67,7 +67,7 @@ impl Talk {
         Some(serde_json::from_str(text).unwrap_or_else(|err| panic!("{err}: {text}")))
     }
 
-    async fn ask(&mut self, line: &str) -> Value {
+    pub(super) async fn ask(&mut self, line: &str) -> Value {
         self.send(line).await;
         self.next().await.unwrap()
     }
