@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use portcullis::runtime::Tasks;
@@ -14,6 +15,8 @@ use crate::support::{
 
 /// How many gateways share the bytes of one answer: 256 files of lists are kept on disk, and a server may have two.
 const PARTS: usize = 3;
+/// How long is waited before something is looked at again.
+const POLL: Duration = Duration::from_millis(20);
 
 /// A gateway before servers that die, and before a good one.
 struct Ward {
@@ -55,6 +58,16 @@ impl Ward {
         answer
     }
 
+    /// Waits until each has answered a call.
+    async fn serves_all(&self) {
+        let served = self.names.iter().map(|name| async {
+            while !self.call(name).await.is_result() {
+                tokio::time::sleep(POLL).await;
+            }
+        });
+        within_deadline("all are served", join_all(served)).await;
+    }
+
     async fn end(self) {
         self.gateway.terminate();
         assert_eq!(self.gateway.ended().await, Some(0));
@@ -91,23 +104,18 @@ async fn die(framing: Framing, era: Era, at: At, part: usize) {
             let answer = ward.client.call_with("good__echo", r#"{"k":1.10}"#).await;
             assert_eq!(answer.raw("result.echo"), r#"{"k":1.10}"#, "{what}: the good server is hurt");
             assert_eq!(ward.client.names().await.len(), servers.len(), "{what}: a list that was kept is gone");
+            tokio::time::sleep(POLL).await;
         }
     };
     let serving = async {
-        join_all(ward.names.iter().map(|name| async {
-            within_deadline(name, async { while !ward.call(name).await.is_result() {} }).await;
-        }))
-        .await;
+        ward.serves_all().await;
         until(&format!("{what}: all have died"), || deaths.left() == 0).await;
         assert!(deaths.have_said_all(), "{what}: there are more bytes than servers");
         // Those that died of a later start are served again too.
-        join_all(ward.names.iter().map(|name| async {
-            within_deadline(name, async { while !ward.call(name).await.is_result() {} }).await;
-        }))
-        .await;
+        ward.serves_all().await;
         over.store(true, Ordering::SeqCst);
     };
-    within_deadline(&what, join(serving, beside)).await;
+    join(serving, beside).await;
     if framing == Framing::Line {
         until(&format!("{what}: one process for each"), || deaths.living() == ward.names.len()).await;
     }
