@@ -75,8 +75,8 @@ codes! {
         "A value with ${env:NAME} or ${file:PATH} could not be filled, or the file of tls_ca_cert_path cannot be used. The server is switched off by name; with required = true the start fails.",
         "Set the variable and start again, or put the file right: a gateway that runs takes the server in by itself.";
     OpenDoor = "P111", "who may come in is not said, or is anybody",
-        "auth is missing where more than one principal exists, or auth = \"none\" on an address that others can reach.",
-        "Set auth = \"keys\" in [listen] and give each principal api_keys (portcullis key new NAME), or listen on 127.0.0.1.";
+        "auth is missing where 'local' is not the one principal of the file, or auth = \"none\" on an address that others can reach.",
+        "Set auth = \"keys\" in [listen] and give each principal api_keys (portcullis key new NAME); for yourself alone, define [principals.local] only and listen on 127.0.0.1.";
     Expectation = "P112", "a policy does not do what its file expects",
         "An [[expect]] line says that a tool is visible or hidden, and the policy decides otherwise.",
         "Correct the policy, or the expectation: portcullis explain --as NAME TOOL shows what decided.";

@@ -36,13 +36,21 @@ impl Admin {
             let admin = Arc::clone(&admin);
             let tasks = admin.tasks.clone();
             tasks.spawn("admin connection", async move {
+                let silence = connection.slot.silence();
+                let asked = silence.clone();
                 let service = service_fn(move |request| {
+                    asked.ends();
                     let answer = admin.answer(&request);
                     async move { Ok::<_, Infallible>(answer) }
                 });
                 let io = TokioIo::new(connection.stream);
-                let served = http1::Builder::new().timer(TokioTimer::new()).serve_connection(io, service).await;
-                if let Err(err) = served {
+                let served = http1::Builder::new().timer(TokioTimer::new()).serve_connection(io, service);
+                let ended = tokio::select! {
+                    biased;
+                    ended = served => ended,
+                    () = silence.gives_way() => Ok(()),
+                };
+                if let Err(err) = ended {
                     tracing::debug!(%err, "admin connection");
                 }
                 drop(connection.slot);

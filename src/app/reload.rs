@@ -267,7 +267,7 @@ impl Reloader {
             self.waiting = waiting;
         }
         for warning in loaded.warnings.iter().filter(|warning| !self.doubtful.contains(warning)) {
-            say(warning, DOUBTFUL);
+            warning.log(DOUBTFUL);
         }
         self.doubtful = loaded.warnings;
         let old = Arc::clone(self.gateway.snapshot().settings());
@@ -328,23 +328,11 @@ impl Reloader {
             return;
         }
         for diagnostic in &found {
-            say(diagnostic, if diagnostic.fails { "the new configuration is refused" } else { DOUBTFUL });
+            diagnostic.log(if diagnostic.fails { "the new configuration is refused" } else { DOUBTFUL });
         }
         let problems = found.iter().filter(|diagnostic| diagnostic.fails).count();
         tracing::error!(problems, "the configuration of before stays in force");
         self.refused = found;
-    }
-}
-
-/// Writes one problem with its place. A diagnostic holds no secret.
-fn say(diagnostic: &Diagnostic, words: &str) {
-    // What a problem does not have, as the place of a file that is gone, is left out.
-    let (file, line) = diagnostic.place.as_ref().map(|place| (place.path.display().to_string(), place.line)).unzip();
-    let (Diagnostic { key, message: why, help, .. }, code) = (diagnostic, diagnostic.code.id());
-    let (key, help) = (Some(key.as_str()).filter(|key| !key.is_empty()), help.as_deref());
-    match diagnostic.severity {
-        config::Severity::Error => tracing::error!(file, line, key, why, code, help, "{words}"),
-        config::Severity::Warning => tracing::warn!(file, line, key, why, code, help, "{words}"),
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::signal::unix::Signal;
 use crate::codes::Code;
 use crate::downstream::HttpSse;
 use crate::gateway::Gateway;
+use crate::id::UpstreamName;
 use crate::runtime::{self, Tasks};
 use crate::upstream::Phase;
 use crate::wire::mcp::Kind;
@@ -87,8 +88,8 @@ impl Bound {
         }
     }
 
-    /// Waits a while for the servers and describes them, a line each.
-    pub async fn describe(&self) -> Vec<String> {
+    /// Waits a while for the servers and describes the state of each.
+    pub async fn describe(&self) -> Vec<(UpstreamName, String)> {
         let targets = self.gateway.targets();
         let granted = || targets.iter().filter(|server| self.granted.contains_key(server.name()));
         let settled = futures_util::future::join_all(granted().map(|server| server.settled()));
@@ -103,7 +104,7 @@ impl Bound {
                     Phase::Ready => format!("ready, {tools} tools"),
                     Phase::Starting => "starting".to_owned(),
                 };
-                format!("{:<20} {state}", server.name().as_str())
+                (server.name().clone(), state)
             })
             .collect()
     }

@@ -259,8 +259,19 @@ impl Piped {
         // What is left of the children is killed with its task.
         self.tasks.cancel();
         self.tasks.wait().await;
-        tracing::info!(?parted, closed, "stopped");
+        tracing::info!(why = ending(&parted), closed, "stopped");
         parted
+    }
+}
+
+/// Says how a conversation came to its end.
+const fn ending(parted: &Result<Parted, GuestError>) -> &'static str {
+    match parted {
+        Ok(Parted::Broken) => "the client takes no more output",
+        Ok(Parted::Cut) => "it was told to stop",
+        Ok(Parted::Ended) => "the client has ended its input, and everything is answered",
+        Ok(Parted::Late) => "the client has ended its input, and the time for answers is over",
+        Err(_) => "the configuration has nothing for this client any more",
     }
 }
 

@@ -11,6 +11,7 @@ use crate::id::PrincipalId;
 use super::args;
 use super::confirm::{End, confirm, read};
 use super::output::{counted, say};
+use super::remote::address;
 use super::trouble::{Exit, Trouble};
 
 /// The entry that is written where a client has no servers of its own: everything the principal may use.
@@ -19,6 +20,10 @@ const ALL: &str = "portcullis";
 const LOCAL: &str = "local";
 
 pub(super) fn run(args: &args::Connect) -> Result<Exit, Trouble> {
+    if let Some(url) = args.url.as_deref().filter(|_| !args.undo) {
+        // A client would only fail with it, later and without a word of why.
+        address(url, "write http://HOST:PORT, as http://127.0.0.1:7800")?;
+    }
     let done = match args.file.clone().or_else(|| args.client.location(&config::process_env)) {
         None => Err(End::Failed("there is no home folder to look in: name the client's file with --file".to_owned())),
         Some(file) if args.undo => undo(args, &file),

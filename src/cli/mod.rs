@@ -23,17 +23,17 @@ mod status;
 mod stdio;
 mod trial;
 mod trouble;
+mod voice;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use crate::codes::Code;
 use crate::runtime;
 
 use args::{Args, Verb};
 use output::say;
-use trouble::{Exit, Trouble};
+use trouble::{Exit, Trouble, usage};
 
 /// Runs the command line of the process.
 #[must_use]
@@ -76,15 +76,4 @@ fn run_verb(verb: Verb) -> Result<Exit, Trouble> {
         Verb::Status(status) => status::run(&status),
         Verb::Stdio(stdio) => stdio::run(&stdio),
     }
-}
-
-/// Shows what clap has to say: help and version are data, a mistake is talk with a code.
-fn usage(err: &clap::Error) -> Exit {
-    // A closed pipe is no reason to fail.
-    let _printed = err.print().is_ok();
-    if err.use_stderr() {
-        say(&format!("more: portcullis explain {}", Code::Usage.id()));
-        return Exit::Usage;
-    }
-    Exit::Ok
 }

@@ -189,7 +189,7 @@ impl Remote {
 }
 
 /// Reads an address that a person has named; `fix` says what to write instead.
-fn address(url: &str, fix: &str) -> Result<Uri, Trouble> {
+pub(super) fn address(url: &str, fix: &str) -> Result<Uri, Trouble> {
     let bad = |why: &str| {
         let words = format!("this is no address of a gateway: {why}");
         Trouble::new(Exit::Usage, Code::Usage, words).fix(fix)

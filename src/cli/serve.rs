@@ -11,13 +11,23 @@ use crate::clock::Clock;
 use crate::codes::Code;
 use crate::config::{self, Loaded};
 use crate::demo::{self, DemoError};
+use crate::id::UpstreamName;
 use crate::runtime::{self, Tasks};
 use crate::telemetry;
 
 use super::args::{DemoServer, Serve};
 use super::open::block_on;
-use super::output::{say, tell};
+use super::output::say;
 use super::trouble::{Exit, Trouble};
+use super::voice::{self, Voice};
+
+/// Where the gateway is reached.
+struct Places {
+    mcp: String,
+    /// For the transport of 2024-11-05; empty unless that is on.
+    older: String,
+    probes: String,
+}
 
 pub(super) fn run(serve: &Serve) -> Result<Exit, Trouble> {
     block_on(async {
@@ -25,37 +35,36 @@ pub(super) fn run(serve: &Serve) -> Result<Exit, Trouble> {
             let (loaded, _child) = start_demo().await?;
             return gateway(loaded, DEMO).await;
         }
-        let loaded = config::load(&serve.config, &config::process_env)?;
-        tell(&loaded.warnings.clone().into());
-        gateway(loaded, "").await
+        gateway(voice::load(&serve.config)?, "").await
     })
 }
 
 async fn gateway(loaded: Loaded, next: &str) -> Result<Exit, Trouble> {
     // To its drop, by which the last lines are written.
-    let _log = telemetry::init_batching(&loaded.settings.log)
-        .map_err(|err| Trouble::new(Exit::Failure, Code::Log, format!("the log cannot be started: {err}")))?;
+    let _log = telemetry::init_batching(&loaded.settings.log).map_err(|err| voice::no_log(&err))?;
+    let voice = Voice::of(loaded.settings.log.format);
+    voice.warn(&loaded);
+    voice.end(serve(loaded, voice, next).await)
+}
+
+async fn serve(loaded: Loaded, voice: Voice, next: &str) -> Result<Exit, Trouble> {
     let disabled = loaded.settings.disabled.clone();
     let mut bound = App::build(loaded.settings, &config::base_env())?;
     bound.follow(loaded.inputs)?;
     let probe = |address: &SocketAddr| format!("http://{address}/readyz");
-    let admin = bound.admin_addresses().iter().map(probe).collect::<Vec<_>>().join(", ");
-    let (mcp, older) = (bound.endpoints().join(", "), bound.older_endpoints().join(", "));
+    let places = Places {
+        mcp: bound.endpoints().join(", "),
+        older: bound.older_endpoints().join(", "),
+        probes: bound.admin_addresses().iter().map(probe).collect::<Vec<_>>().join(", "),
+    };
     bound.start();
-    let servers = bound.describe().await;
-    say(&format!("portcullis {}", env!("CARGO_PKG_VERSION")));
-    say(&format!("  MCP      {mcp}"));
-    if !older.is_empty() {
-        say(&format!("  HTTP+SSE {older}"));
+    let mut servers = bound.describe().await;
+    let off = |(name, why)| (name, format!("disabled [{}]: {why}", Code::Secret.id()));
+    servers.extend(disabled.into_iter().map(off));
+    match voice {
+        Voice::Log => places.log(&servers),
+        Voice::Words => places.tell(&servers, next),
     }
-    say(&format!("  probes   {admin}"));
-    for server in servers {
-        say(&format!("  server   {server}"));
-    }
-    for (server, why) in disabled {
-        say(&format!("  server   {:<20} disabled [{}]: {why}", server.as_str(), Code::Secret.id()));
-    }
-    say(next);
     let finished = bound.wait().await;
     telemetry::flush();
     match finished {
@@ -65,6 +74,31 @@ async fn gateway(loaded: Loaded, next: &str) -> Result<Exit, Trouble> {
             tracing::error!(code = Code::CutOff.id(), "stopped before everything had finished");
             Err(Trouble::Told(Exit::Failure))
         }
+    }
+}
+
+impl Places {
+    /// Writes the start block to the log; the places come last, when all has been said.
+    fn log(&self, servers: &[(UpstreamName, String)]) {
+        for (name, state) in servers {
+            tracing::info!(server = %name, state, "server");
+        }
+        let Self { mcp, older, probes } = self;
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), mcp, http_sse = older, probes, "serving");
+    }
+
+    /// Shows the start block to a person, with what to try next.
+    fn tell(&self, servers: &[(UpstreamName, String)], next: &str) {
+        say(&format!("portcullis {}", env!("CARGO_PKG_VERSION")));
+        say(&format!("  MCP      {}", self.mcp));
+        if !self.older.is_empty() {
+            say(&format!("  HTTP+SSE {}", self.older));
+        }
+        say(&format!("  probes   {}", self.probes));
+        for (name, state) in servers {
+            say(&format!("  server   {:<20} {state}", name.as_str()));
+        }
+        say(next);
     }
 }
 

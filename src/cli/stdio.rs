@@ -4,28 +4,33 @@
 
 use std::io::IsTerminal as _;
 
+use tokio::fs::File;
+
 use crate::app::{App, AppError, Guest, GuestError};
 use crate::codes::Code;
-use crate::config;
+use crate::config::{self, Loaded};
 use crate::downstream::Parted;
 use crate::runtime;
 use crate::telemetry;
 
 use super::args::Stdio;
-use super::output::{say, tell};
 use super::trouble::{Exit, Trouble};
+use super::voice::{self, Voice};
 
 pub(super) fn run(stdio: &Stdio) -> Result<Exit, Trouble> {
-    let machine = |words: String| Trouble::new(Exit::Failure, Code::Machine, words);
     // Before anything else can write to it.
     let output = runtime::take_stdout().map_err(|err| machine(format!("stdout: {err}")))?;
-    let loaded = config::load(&stdio.config, &config::process_env)?;
-    tell(&loaded.warnings.clone().into());
+    let loaded = voice::load(&stdio.config)?;
+    let _log = telemetry::init(&loaded.settings.log).map_err(|err| voice::no_log(&err))?;
+    let voice = Voice::of(loaded.settings.log.format);
+    voice.warn(&loaded);
+    voice.end(speak(stdio, loaded, output, voice))
+}
+
+fn speak(stdio: &Stdio, loaded: Loaded, output: File, voice: Voice) -> Result<Exit, Trouble> {
     let guest = Guest::choose(&loaded.settings, stdio.principal.as_deref(), stdio.server.as_deref())?;
-    let _log = telemetry::init(&loaded.settings.log)
-        .map_err(|err| Trouble::new(Exit::Failure, Code::Log, format!("the log cannot be started: {err}")))?;
     if std::io::stdin().is_terminal() {
-        say("portcullis stdio speaks MCP on stdin and stdout, for a client that starts it; ctrl-d ends it");
+        voice.say("portcullis stdio speaks MCP on stdin and stdout, for a client that starts it; ctrl-d ends it");
     }
     let runtime = runtime::build().map_err(|err| machine(format!("no runtime: {err}")))?;
     let parted = runtime.block_on(async {
@@ -42,6 +47,10 @@ pub(super) fn run(stdio: &Stdio) -> Result<Exit, Trouble> {
             Err(Trouble::Told(Exit::Failure))
         }
     }
+}
+
+fn machine(words: String) -> Trouble {
+    Trouble::new(Exit::Failure, Code::Machine, words)
 }
 
 impl From<GuestError> for Trouble {

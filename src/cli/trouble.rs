@@ -10,6 +10,9 @@ use crate::exchange::{Reject, RejectKind};
 
 use super::output::{Paint, say, tell};
 
+/// What the log says of a problem with which a gateway starts.
+pub(super) const DOUBTFUL: &str = "the configuration is doubtful";
+
 /// What the process ends with [OPS-1].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
@@ -46,6 +49,17 @@ pub(super) struct Failure {
     words: String,
     at: Vec<Spot>,
     fix: Option<String>,
+}
+
+/// Shows what clap has to say: help and version are data, a mistake is talk with a code.
+pub(super) fn usage(err: &clap::Error) -> Exit {
+    // A closed pipe is no reason to fail.
+    let _printed = err.print().is_ok();
+    if err.use_stderr() {
+        say(&format!("more: portcullis explain {}", Code::Usage.id()));
+        return Exit::Usage;
+    }
+    Exit::Ok
 }
 
 // === impl Exit ===
@@ -87,6 +101,23 @@ impl Trouble {
         self
     }
 
+    /// Writes it to the log, which is all that is read, so that nothing more is to be told.
+    pub(super) fn logged(self) -> Self {
+        match self {
+            Self::Told(exit) => Self::Told(exit),
+            Self::Config(found) => {
+                for one in &found.0 {
+                    one.log(if one.fails { "the configuration is refused" } else { DOUBTFUL });
+                }
+                Self::Told(Exit::ConfigInvalid)
+            }
+            Self::Other(failure) => {
+                failure.log();
+                Self::Told(failure.exit)
+            }
+        }
+    }
+
     /// Tells a person, and returns the exit code.
     pub(super) fn told(self) -> Exit {
         match self {
@@ -104,13 +135,22 @@ impl Trouble {
 }
 
 impl Failure {
+    fn help(&self) -> &str {
+        self.fix.as_deref().unwrap_or_else(|| self.code.page().fix)
+    }
+
+    fn log(&self) {
+        let at: Vec<_> = self.at.iter().map(ToString::to_string).collect();
+        tracing::error!(code = self.code.id(), at = at.join(", "), help = self.help(), "{}", self.words);
+    }
+
     fn tell(&self) {
         let paint = Paint::for_stderr();
         say(&format!("{}: {}", paint.error(&format!("error[{}]", self.code.id())), self.words));
         for spot in &self.at {
             say(&format!("  --> {spot}"));
         }
-        say(&format!("  help: {}", self.fix.as_deref().unwrap_or_else(|| self.code.page().fix)));
+        say(&format!("  help: {}", self.help()));
         say(&format!("  more: portcullis explain {}", self.code.id()));
     }
 }

@@ -149,10 +149,21 @@ fn read_toml(text: &str) -> Result<Found, String> {
         let entries = tables::entries(servers);
         return Ok(Found { format: Format::Codex, entries, notes: Vec::new(), zeroclaw: None });
     }
+    if is_ours(&document) {
+        return Err(
+            "is a configuration of Portcullis already, there is nothing to import: name it with --config".to_owned()
+        );
+    }
     let Some((entries, zeroclaw)) = zeroclaw::read(&document) else {
         return Err("holds no mcp_servers (Codex) and no [[mcp.servers]] (ZeroClaw)".to_owned());
     };
     Ok(Found { format: Format::ZeroClaw, entries, notes: Vec::new(), zeroclaw: Some(zeroclaw) })
+}
+
+/// ZeroClaw's file has our `[[mcp.servers]]` and `[mcp_bundles]`, and says otherwise who may use them.
+fn is_ours(document: &toml_edit::DocumentMut) -> bool {
+    let has = |keys: &[&str]| keys.iter().any(|key| document.contains_key(key));
+    has(&["listen", "policies", "principals"]) && !has(&["agent", "agents", "risk_profiles"])
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{read, read_client};
+use super::{Format, read, read_client};
 use crate::clients::{Client, Edit, Grant, Launch, Surroundings, draft, edit, trial, write};
 
 const SAMPLES: [&str; 6] = [
@@ -13,6 +13,19 @@ const SAMPLES: [&str; 6] = [
     include_str!("../../tests/fixtures/clients/zed-2026.settings.json"),
     include_str!("../../tests/fixtures/clients/zeroclaw-0.8.config.toml"),
 ];
+
+/// [CFG-6]: our own file has the same tables of servers and bundles as ZeroClaw's.
+#[test]
+fn our_own_file_is_not_taken_for_another() {
+    let servers = "[[mcp.servers]]\nname = \"s\"\ncommand = \"x\"\n[mcp_bundles.b]\nservers = [\"s\"]\n";
+    for own in ["[principals.ann]\nmcp_bundles = [\"b\"]\n", "[listen]\nauth = \"keys\"\n", "[policies.p]\n"] {
+        let err = read(&format!("{servers}{own}")).unwrap_err();
+        assert!(err.to_string().contains("of Portcullis already"), "{err}");
+    }
+    for theirs in ["", "[agents.a]\nmcp_bundles = [\"b\"]\n", "[listen]\n[risk_profiles.r]\n"] {
+        assert_eq!(read(&format!("{servers}{theirs}")).unwrap().format, Format::ZeroClaw, "{theirs}");
+    }
+}
 
 /// A sample with a piece of it replaced.
 fn damaged() -> impl Strategy<Value = String> {

@@ -294,14 +294,36 @@ fn server(draft: &Draft, secret: &mut dyn FnMut(&str, &Secret<String>) -> String
 }
 
 fn render(pieces: &[Piece], name: &UpstreamName, secret: &mut dyn FnMut(&str, &Secret<String>) -> String) -> String {
-    let one = |piece: &Piece| match piece {
-        Piece::Env { name, .. } => format!("${{env:{name}}}"),
-        // An empty value is no secret, and no file may be empty.
-        Piece::Secret { value, .. } if value.expose().is_empty() => String::new(),
-        Piece::Secret { file, value } => secret(&format!("{SECRETS}/{name}/{file}"), value),
-        Piece::Text(text) => text.replace('$', "$$"),
-    };
-    pieces.iter().map(one).collect()
+    let (mut out, mut literal) = (String::new(), String::new());
+    for piece in pieces {
+        let reference = match piece {
+            Piece::Env { name, .. } => format!("${{env:{name}}}"),
+            // An empty value is no secret, and no file may be empty.
+            Piece::Secret { value, .. } if value.expose().is_empty() => continue,
+            Piece::Secret { file, value } => secret(&format!("{SECRETS}/{name}/{file}"), value),
+            Piece::Text(text) => {
+                literal.push_str(text);
+                continue;
+            }
+        };
+        out.push_str(&escaped(&std::mem::take(&mut literal), true));
+        out.push_str(&reference);
+    }
+    out + &escaped(&literal, false)
+}
+
+/// Spells a literal text so that it is read as itself, in front of a reference or of nothing: before '{' each '$' is two.
+fn escaped(text: &str, before_reference: bool) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, after)) = rest.split_once('$') {
+        let beyond = after.trim_start_matches('$');
+        let run = rest.get(before.len()..rest.len() - beyond.len()).unwrap_or_default();
+        let twice = beyond.starts_with('{') || (beyond.is_empty() && before_reference);
+        [before, run, if twice { run } else { "" }].iter().for_each(|part| out.push_str(part));
+        rest = beyond;
+    }
+    out.push_str(rest);
+    out
 }
 
 /// The text that a value has in our file.

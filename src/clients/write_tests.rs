@@ -1,6 +1,6 @@
 //! What is written into our own file.
 
-use super::{Grant, WriteError, existing, write};
+use super::{Grant, WriteError, escaped, existing, write};
 use crate::clients::{Import, Surroundings, draft, read};
 
 fn import(servers: &str) -> Import {
@@ -41,4 +41,17 @@ fn what_cannot_be_added_to_is_said() {
     assert!(matches!(refuse("a = 1\r\nb = 2\n"), WriteError::Syntax(why) if why.contains("line ends")));
     let there = existing("[mcp]\nservers = [{ name = \"a\", command = \"x\", args = [\"1\"] }]\n").unwrap();
     assert_eq!((there.len(), there[0].name.as_str()), (1, "a"));
+}
+
+/// [CFG-3]: what a client's file says literally is literal in ours.
+#[test]
+fn a_dollar_is_doubled_where_it_would_begin_a_reference() {
+    for (text, alone, before_reference) in [
+        ("pa$$word$", "pa$$word$", "pa$$word$$"),
+        ("${x} $$${ $", "$${x} $$$$$${ $", "$${x} $$$$$${ $$"),
+        ("", "", ""),
+        ("$é{", "$é{", "$é{"),
+    ] {
+        assert_eq!((escaped(text, false).as_str(), escaped(text, true).as_str()), (alone, before_reference));
+    }
 }

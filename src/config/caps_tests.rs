@@ -77,10 +77,10 @@ fn the_defaults_are_those_of_the_product() {
 
 #[test]
 fn what_cannot_be_is_said() {
-    let found =
-        load("[principals.local]\n[mcp]\nblobs = \"links\"\n[limits]\nblob_item_bytes = 10485761\n").unwrap_err();
+    let local = "[principals.local]\nmcp_bundles = [\"b\"]\n[mcp_bundles.b]\nservers = []\n";
+    let found = load(&format!("{local}[mcp]\nblobs = \"links\"\n[limits]\nblob_item_bytes = 10485761\n")).unwrap_err();
     assert_eq!(found.len(), 2, "{found:?}");
-    let found = load("[principals.local]\n[policies.p]\nmax_result_chars = 255\n").unwrap_err();
+    let found = load(&format!("{local}[policies.p]\nmax_result_chars = 255\n")).unwrap_err();
     assert!(found[0].contains("at least 256"), "{found:?}");
     let none = load("[principals.local]\npolicy = \"p\"\n[policies.p]\nmax_result_chars = 0\n").unwrap();
     let profile = none.settings.gateway.principals[0].profile.clone().unwrap();

@@ -89,6 +89,18 @@ pub fn render(diagnostics: &Diagnostics, color: Color) -> String {
 // === impl Diagnostic ===
 
 impl Diagnostic {
+    /// Writes it to the log, under `words`.
+    pub fn log(&self, words: &str) {
+        // What a problem does not have, as the place of a file that is gone, is left out.
+        let (file, line) = self.place.as_ref().map(|place| (place.path.display().to_string(), place.line)).unzip();
+        let (Self { key, message: why, help, .. }, code) = (self, self.code.id());
+        let (key, help) = (Some(key.as_str()).filter(|key| !key.is_empty()), help.as_deref());
+        match self.severity {
+            Severity::Error => tracing::error!(file, line, key, why, code, help, "{words}"),
+            Severity::Warning => tracing::warn!(file, line, key, why, code, help, "{words}"),
+        }
+    }
+
     fn render(&self, renderer: &Renderer) -> String {
         let level = match self.severity {
             Severity::Error => Level::ERROR,

@@ -43,16 +43,19 @@ impl<'t> Template<'t> {
     pub(super) fn new(text: &'t str) -> Option<Self> {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some((before, after)) = rest.split_once('$') {
+            let beyond = after.trim_start_matches('$');
+            let run = rest.get(before.len()..rest.len() - beyond.len())?;
             parts.push(Part::Literal(before));
-            if let Some(after) = after.strip_prefix('$') {
-                parts.push(Part::Literal("$"));
-                rest = after;
-            } else if let Some(after) = after.strip_prefix('{') {
+            rest = beyond;
+            let Some(after) = beyond.strip_prefix('{') else {
+                parts.push(Part::Literal(run));
+                continue;
+            };
+            // Before '{' two are one, and one that is left over begins a reference.
+            parts.push(Part::Literal(run.get(..run.len() / 2)?));
+            if run.len() % 2 == 1 {
                 let (reference, after) = after.split_once('}')?;
                 parts.push(reference_of(reference)?);
-                rest = after;
-            } else {
-                parts.push(Part::Literal("$"));
                 rest = after;
             }
         }

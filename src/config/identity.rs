@@ -36,7 +36,7 @@ pub(super) struct Principals<'a> {
 pub(super) fn bundles(table: Option<&Table<'_>>, known: &Known) -> BTreeMap<String, BundlePlace> {
     let mut bundles = BTreeMap::new();
     for (name, table) in table.iter().flat_map(|table| table.tables()) {
-        table.keys(keys::BUNDLE, &[]);
+        table.keys(keys::BUNDLE);
         let (servers, exclude) = (Vec::new(), Vec::new());
         let mut bundle = BundlePlace { name: name.to_owned(), at: table.spot(), servers, exclude };
         for (text, item) in table.get("servers").and_then(|value| value.texts()).unwrap_or_default() {
@@ -72,7 +72,7 @@ pub(super) fn principals<'a>(
 ) -> Principals<'a> {
     let mut principals = Principals::default();
     for (name, table) in table.iter().flat_map(|table| table.tables()) {
-        table.keys(keys::PRINCIPAL, keys::PRINCIPAL_LATER);
+        table.keys(keys::PRINCIPAL);
         let policy = table.get("policy").and_then(|value| Some(policies.find(value.filled()?, &value)));
         let id = PrincipalId::new(name);
         let keys = api_keys(&table, &id, &mut principals.keys);
@@ -166,10 +166,23 @@ fn nobody_is_asked(key: &AuthKey<'_>, place: &Table<'_>, principals: &Principals
     }
 }
 
-/// Reads `mcp_bundles`; notes names that are not defined.
+/// Reads `mcp_bundles`; notes names that are not defined, and that there are none [CFG-1].
 fn named_bundles(table: &Table<'_>, bundles: &BTreeMap<String, BundlePlace>) -> Vec<(String, Spot)> {
     let mut named = Vec::new();
-    for (text, item) in table.get("mcp_bundles").and_then(|value| value.texts()).unwrap_or_default() {
+    let value = table.get("mcp_bundles");
+    let texts = value.as_ref().and_then(|value| value.texts());
+    if value.is_none() || texts.as_ref().is_some_and(Vec::is_empty) {
+        let help = match bundles.keys().next() {
+            Some(one) => format!("name its bundles: mcp_bundles = [\"{}\"]", one.escape_debug()),
+            None => "add [mcp_bundles.NAME] with servers = [\"…\"], and here mcp_bundles = [\"NAME\"]".to_owned(),
+        };
+        let words = "names no bundle, so it is connected to no server";
+        match value {
+            Some(value) => value.warn(words, Some(help)),
+            None => table.warn(words, &help),
+        }
+    }
+    for (text, item) in texts.unwrap_or_default() {
         if !bundles.contains_key(text) {
             let names: Vec<_> = bundles.keys().map(String::as_str).collect();
             let help = nearest(text, &names).map(|near| format!("did you mean '{near}'?"));
@@ -222,7 +235,7 @@ fn api_keys(table: &Table<'_>, id: &PrincipalId, ring: &mut KeyRing) -> usize {
     let list = table.get("api_keys").and_then(|value| value.list()).unwrap_or_default();
     for entry in &list {
         let Some(table) = entry.table() else { continue };
-        table.keys(keys::API_KEY, &[]);
+        table.keys(keys::API_KEY);
         let Some(value) = table.get("sha256") else {
             table.error("a key needs sha256");
             continue;

@@ -1,8 +1,6 @@
 //! The keys of every section: those that are read, and those of the product that this version does not build.
 
 pub(super) const ROOT: &[&str] = &["limits", "listen", "log", "mcp", "mcp_bundles", "policies", "principals", "state"];
-pub(super) const ROOT_LATER: &[&str] =
-    &["aliases", "audit", "audit_keep_days", "external", "on_audit_failure", "scopes", "tool_groups", "workflows"];
 
 pub(super) const LISTEN: &[&str] = &[
     "admin",
@@ -28,7 +26,6 @@ pub(super) const MCP: &[&str] = &[
     "overflow",
     "servers",
 ];
-pub(super) const MCP_LATER: &[&str] = &["deferred_loading", "resource_tools"];
 
 pub(super) const SERVER: &[&str] = &[
     "allow_private_redirects",
@@ -61,14 +58,10 @@ pub(super) const SERVER: &[&str] = &[
     "transport",
     "url",
 ];
-pub(super) const SERVER_LATER: &[&str] =
-    &["allow_config_exposure", "annotations", "overrides", "pinned_resources", "sandbox", "trust", "world"];
 
 pub(super) const BUNDLE: &[&str] = &["exclude", "servers"];
 
 pub(super) const PRINCIPAL: &[&str] = &["api_keys", "mcp_bundles", "policy"];
-pub(super) const PRINCIPAL_LATER: &[&str] =
-    &["autonomy", "claims", "external", "interactive", "scopes", "self_start_gap_secs", "trust_task_id"];
 
 pub(super) const API_KEY: &[&str] = &["sha256"];
 
@@ -90,47 +83,7 @@ pub(super) const POLICY: &[&str] = &[
     "overflow",
     "rate",
 ];
-pub(super) const POLICY_LATER: &[&str] = &[
-    "allow",
-    "always_ask",
-    "announce_changes",
-    "annotations",
-    "approval",
-    "approval_hold_secs",
-    "arguments",
-    "ask",
-    "auto_approve",
-    "autonomy",
-    "bind",
-    "deferred_loading",
-    "description_max_bytes",
-    "interactive",
-    "leak_guard",
-    "mark_untrusted",
-    "max_calls",
-    "max_queued_tasks",
-    "max_running_tasks",
-    "max_work_secs",
-    "off",
-    "overrides",
-    "pin_tools",
-    "pinned_max_bytes",
-    "required_scope",
-    "resource_tools",
-    "schema_profile",
-    "scoped_tools",
-    "scrub",
-    "self_start_gap_secs",
-    "speak",
-    "strict_arguments",
-    "task_idle_secs",
-    "tool_groups",
-    "trust_task_id",
-    "workflows",
-    "world",
-];
 pub(super) const EXPECT: &[&str] = &["tool", "visible"];
-pub(super) const EXPECT_LATER: &[&str] = &["annotations"];
 
 pub(super) const LIMITS: &[&str] = &[
     "blob_item_bytes",
@@ -163,6 +116,58 @@ pub(super) const LOG: &[&str] = &["access", "format", "level"];
 
 pub(super) const STATE: &[&str] = &["dir"];
 
+/// What the product has and this version does not, in whichever table.
+const LATER: &[&str] = &[
+    "aliases",
+    "allow",
+    "allow_config_exposure",
+    "always_ask",
+    "annotations",
+    "announce_changes",
+    "approval",
+    "approval_hold_secs",
+    "arguments",
+    "ask",
+    "audit",
+    "audit_keep_days",
+    "auto_approve",
+    "autonomy",
+    "bind",
+    "claims",
+    "deferred_loading",
+    "description_max_bytes",
+    "external",
+    "interactive",
+    "leak_guard",
+    "mark_untrusted",
+    "max_calls",
+    "max_queued_tasks",
+    "max_running_tasks",
+    "max_work_secs",
+    "off",
+    "on_audit_failure",
+    "overrides",
+    "pin_tools",
+    "pinned_max_bytes",
+    "pinned_resources",
+    "required_scope",
+    "resource_tools",
+    "sandbox",
+    "schema_profile",
+    "scoped_tools",
+    "scopes",
+    "scrub",
+    "self_start_gap_secs",
+    "speak",
+    "strict_arguments",
+    "task_idle_secs",
+    "tool_groups",
+    "trust",
+    "trust_task_id",
+    "workflows",
+    "world",
+];
+
 /// The tables that a key could have been meant for, and their heads.
 const TABLES: &[(&str, &[&str])] = &[
     ("[listen]", LISTEN),
@@ -193,4 +198,9 @@ pub(super) fn home_of(key: &str) -> Option<&'static str> {
     let mut homes = TABLES.iter().filter(|(_, keys)| keys.contains(&key)).map(|(head, _)| *head);
     let first = homes.next()?;
     homes.next().is_none().then_some(first)
+}
+
+/// Says whether a later version has a key of that name, wherever it belongs then.
+pub(super) fn is_later(key: &str) -> bool {
+    LATER.contains(&key)
 }

@@ -14,12 +14,12 @@ pub(super) const QUEUED_MAX: u64 = 10_000;
 pub(super) fn common(limits: Option<&Table<'_>>) -> LimitSettings {
     let mut settings = LimitSettings::default();
     if let Some(table) = limits.and_then(|table| table.table("rates")) {
-        table.keys(keys::RATES, &[]);
+        table.keys(keys::RATES);
         let [principal, server, tool] = ["principal", "server", "tool"].map(|key| rate(&table, key));
         settings.rates = Rates { principal, server, tool };
     }
     if let Some(table) = limits.and_then(|table| table.table("concurrency")) {
-        table.keys(keys::CONCURRENCY, &[]);
+        table.keys(keys::CONCURRENCY);
         let [principal, server, tool] = ["principal", "server", "tool"].map(|key| calls(&table, key));
         let queued = queued(&table, "queued").unwrap_or(Concurrency::QUEUED);
         settings.concurrency = Concurrency { principal, server, tool, queued };

@@ -44,7 +44,7 @@ struct Places {
 /// Reads `[listen]` into the settings; returns the admin addresses. Relative paths start at `base`.
 pub(super) fn listen(table: Option<&Table<'_>>, base: &Path, settings: &mut DownstreamSettings) -> Vec<SocketAddr> {
     let Some(table) = table else { return vec![ADMIN] };
-    table.keys(keys::LISTEN, &[]);
+    table.keys(keys::LISTEN);
     let mut taken = BTreeSet::new();
     if let Some(found) = table.get("http").and_then(|value| places(&value, &mut taken)) {
         (settings.addresses, settings.sockets) = (found.addresses, found.sockets);
@@ -113,7 +113,7 @@ pub(super) fn auth<'a>(table: Option<&Table<'a>>) -> AuthKey<'a> {
 /// Reads `[limits]`.
 pub(super) fn limits(table: Option<&Table<'_>>, settings: &mut DownstreamSettings) {
     let Some(table) = table else { return };
-    table.keys(keys::LIMITS, &[]);
+    table.keys(keys::LIMITS);
     let number = |key: &str, most: u64| table.get(key).and_then(|value| value.number(&(1..=most)));
     let count = |key: &str, most: u64, slot: &mut usize| {
         *slot = number(key, most).and_then(|number| usize::try_from(number).ok()).unwrap_or(*slot);
@@ -152,7 +152,7 @@ pub(super) fn processes(limits: Option<&Table<'_>>) -> usize {
 pub(super) fn log(table: Option<&Table<'_>>, door: &mut DownstreamSettings) -> LogSettings {
     let mut settings = LogSettings::default();
     let Some(table) = table else { return settings };
-    table.keys(keys::LOG, &[]);
+    table.keys(keys::LOG);
     if let Some(value) = table.get("level")
         && let Some(text) = value.text()
     {
@@ -186,8 +186,12 @@ fn tls(table: &Table<'_>, base: &Path) -> Option<TlsFiles> {
     };
     let files = TlsFiles { cert: base.join(cert.path()?), key: base.join(key.path()?) };
     match files.check() {
-        Ok(open_to_all) => {
-            if open_to_all {
+        Ok(doubts) => {
+            if let Some(why) = doubts.untimely {
+                let help = "renew it; a gateway that runs takes the new one by itself".to_owned();
+                cert.warn(format!("{}: {why}, so clients refuse it", files.cert.display()), Some(help));
+            }
+            if doubts.open_to_all {
                 let help = format!("chmod 600 {}", files.key.display());
                 key.warn(format!("everybody on this machine may read the key {}", files.key.display()), Some(help));
             }

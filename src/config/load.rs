@@ -10,7 +10,7 @@ use crate::downstream::DownstreamSettings;
 use crate::gateway::GatewaySettings;
 use crate::id::UpstreamName;
 use crate::limit::LimitSettings;
-use crate::telemetry::LogSettings;
+use crate::telemetry::{LogFormat, LogSettings};
 
 use super::error::{Diagnostic, Diagnostics, Report, Severity};
 use super::expand::Expander;
@@ -106,6 +106,15 @@ pub fn load_text(path: &Path, text: &str, env: &dyn Fn(&str) -> Option<String>) 
     read(path, text, Beside::Ignore, env, &Notes::default())
 }
 
+/// Returns how the log looks by a file that need not be good otherwise: in that form is said what is wrong with it.
+#[must_use]
+pub fn log_format(path: &Path) -> LogFormat {
+    let (notes, report) = (Notes::default(), Report::default());
+    let format = |root: Table<'_>| listener::log(root.table("log").as_ref(), &mut DownstreamSettings::default()).format;
+    let text = read_text(path, &notes).unwrap_or_default();
+    parse(path, &text, &report, format).unwrap_or_default()
+}
+
 fn load_noting(path: &Path, env: &dyn Fn(&str) -> Option<String>, notes: &Notes) -> Result<Loaded, Diagnostics> {
     let text = read_text(path, notes);
     let text = text.map_err(|why| Diagnostics::whole(format!("configuration {} {why}", path.display())))?;
@@ -131,7 +140,7 @@ fn read(
 type Read = (Settings, Vec<ExpectationResult>, Places);
 
 fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> Read {
-    root.keys(keys::ROOT, keys::ROOT_LATER);
+    root.keys(keys::ROOT);
     let listen = root.table("listen");
     let mut downstream = DownstreamSettings::default();
     let admin = listener::listen(listen.as_ref(), expander.base, &mut downstream);
@@ -142,7 +151,7 @@ fn settings(root: &Table<'_>, beside: Beside, expander: &Expander<'_>) -> Read {
     let state_dir = state::folder(root.table("state").as_ref(), expander);
     let mcp_table = root.table("mcp");
     if let Some(table) = &mcp_table {
-        table.keys(keys::MCP, keys::MCP_LATER);
+        table.keys(keys::MCP);
     }
     let switched_off = mcp_table.as_ref().and_then(|table| table.get("enabled")).is_some_and(|value| value.is_false());
     let servers = upstream::servers(mcp_table.as_ref(), !switched_off, expander);

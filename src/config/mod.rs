@@ -27,7 +27,7 @@ mod tls_tests;
 
 pub use error::{Color, Diagnostic, Diagnostics, Place, Severity, render};
 pub use inputs::Inputs;
-pub use load::{Loaded, Settings, load, load_changed, load_text, reload};
+pub use load::{Loaded, Settings, load, load_changed, load_text, log_format, reload};
 pub use places::{
     BundlePlace, Connection, NarrowPlace, Places, PolicyPlace, PrincipalPlace, ServerPlace, ServerUse, Spot,
 };

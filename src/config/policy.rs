@@ -151,7 +151,7 @@ pub fn check_policy_file(path: &Path) -> Result<(Vec<ExpectationResult>, Vec<Dia
 
 /// Reads one policy. The places of patterns stand in the order of the patterns.
 fn profile(name: &str, table: &Table<'_>, known: Option<&Known>, empty_allow: EmptyAllow) -> (Profile, PolicyPlace) {
-    table.keys(keys::POLICY, keys::POLICY_LATER);
+    table.keys(keys::POLICY);
     let mut place = PolicyPlace {
         name: name.to_owned(),
         at: table.spot(),
@@ -273,7 +273,7 @@ fn expectations(name: &str, table: &Table<'_>, profile: &Profile, known: Option<
 }
 
 fn expectation(name: &str, table: &Table<'_>, profile: &Profile, known: Option<&Known>) -> Option<ExpectationResult> {
-    table.keys(keys::EXPECT, keys::EXPECT_LATER);
+    table.keys(keys::EXPECT);
     let (Some(tool), Some(visible)) = (table.get("tool"), table.get("visible")) else {
         table.error_help("an expectation needs a tool and visible", "write tool = \"demo__add\" and visible = true");
         return None;

@@ -82,28 +82,25 @@ impl<'a> Source<'a> {
 // === impl Table ===
 
 impl<'a> Table<'a> {
-    /// Notes every key that is not in `known`; one in `later` exists in the product, but not in this version.
-    pub(super) fn keys(&self, known: &[&str], later: &[&str]) {
+    /// Notes every key that is not in `known`; some exist in the product, but not in this version.
+    pub(super) fn keys(&self, known: &[&str]) {
         for (key, _) in self.entries {
             let name = key.get_ref().as_ref();
             if known.contains(&name) {
                 continue;
             }
-            let mut diagnostic = if later.contains(&name) {
-                self.at_key(Severity::Error, name, "not supported in this version".to_owned())
-            } else {
-                self.at_key(Severity::Error, name, "unknown key".to_owned())
-            };
-            diagnostic.code = Code::Later;
-            if !later.contains(&name) {
-                diagnostic.code = Code::UnknownKey;
-                let foreign = self.path.is_empty() && keys::means_servers(name);
-                let meant = || nearest(name, known).map(|near| format!("did you mean '{near}'?"));
-                diagnostic.help = foreign
-                    .then(|| keys::SERVERS_HELP.to_owned())
-                    .or_else(meant)
-                    .or_else(|| keys::home_of(name).map(|table| format!("this key belongs in {table}")));
+            if keys::is_later(name) {
+                self.key_error_of(Code::Later, name, "not supported in this version");
+                continue;
             }
+            let mut diagnostic = self.at_key(Severity::Error, name, "unknown key".to_owned());
+            diagnostic.code = Code::UnknownKey;
+            let foreign = self.path.is_empty() && keys::means_servers(name);
+            let meant = || nearest(name, known).map(|near| format!("did you mean '{near}'?"));
+            diagnostic.help = foreign
+                .then(|| keys::SERVERS_HELP.to_owned())
+                .or_else(meant)
+                .or_else(|| keys::home_of(name).map(|table| format!("this key belongs in {table}")));
             self.source.report.fatal(diagnostic);
         }
     }

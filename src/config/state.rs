@@ -9,7 +9,7 @@ use super::reader::Table;
 /// Reads `[state]`; `None` if neither the file nor the environment names a place. Relative paths start at the file.
 pub(super) fn folder(table: Option<&Table<'_>>, expander: &Expander<'_>) -> Option<PathBuf> {
     if let Some(table) = table {
-        table.keys(keys::STATE, &[]);
+        table.keys(keys::STATE);
         if let Some(value) = table.get("dir") {
             return value.path().map(|path| expander.base.join(path));
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Diagnostics, Loaded, Severity, load};
+use crate::codes::Code;
 use crate::net::certs::Authority;
 
 /// A folder of its own, removed at the end, with an authority and a certificate in it.
@@ -93,6 +94,18 @@ fn a_certificate_is_tried_when_the_file_is_read() {
     );
     assert!(warnings[0].message.contains(&folder.file("key.pem")), "{}", warnings[0]);
     assert!(warnings[0].to_string().contains("chmod 600"), "{}", warnings[0]);
+}
+
+/// Clients refuse a certificate that has expired: `check` and a reload say so, and the gateway starts [CFG].
+#[test]
+fn an_expired_certificate_is_doubtful() {
+    let folder = Folder::new();
+    let old = Authority::new().expired(&["localhost"]);
+    old.write(&folder.0);
+    let warnings = folder.listen("tls_cert = \"cert.pem\"\ntls_key = \"key.pem\"").unwrap().warnings;
+    assert_eq!((warnings.len(), warnings[0].code, warnings[0].key.as_str()), (1, Code::Doubtful, "listen.tls_cert"));
+    let said = warnings[0].to_string();
+    assert!(said.contains(&folder.file("cert.pem")) && said.contains("expired at 2002-01-01T"), "{said}");
 }
 
 #[test]

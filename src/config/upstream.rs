@@ -190,7 +190,7 @@ pub(super) fn servers(section: Option<&Table<'_>>, live: bool, expander: &Expand
         return servers;
     };
     for table in list.iter().filter_map(Value::table) {
-        table.keys(keys::SERVER, keys::SERVER_LATER);
+        table.keys(keys::SERVER);
         let name = servers.known.add(&table, &mut slugs);
         let enabled = table.get("enabled").and_then(|value| value.flag()).unwrap_or(true);
         let required = table.get("required").and_then(|value| value.flag()).unwrap_or(false);

@@ -20,7 +20,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 
 use crate::exchange::Handler;
-use crate::net::{Connection, HttpStream, HttpVersion};
+use crate::net::{Connection, HttpStream, HttpVersion, Silence};
 use crate::runtime::{Hushable, Tasks, sleep};
 
 use super::account::Account;
@@ -53,8 +53,10 @@ const PIECE_BYTES: usize = 64 << 10;
 const STALL_TICKS: u32 = 4;
 
 /// The requests that are open on one connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Open {
+    /// It ends with the first.
+    silence: Silence,
     /// Those whose answer has not ended.
     now: AtomicUsize,
     /// All so far.
@@ -90,9 +92,16 @@ struct InTasks(Tasks);
 // === impl Open ===
 
 impl Open {
+    fn new(silence: Silence) -> Arc<Self> {
+        let (now, ever, tick) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU32::new(0));
+        Arc::new(Self { silence, now, ever, tick, answers: Mutex::default(), account: Account::default() })
+    }
+
     fn begin(self: &Arc<Self>) -> Counted {
         self.now.fetch_add(1, Ordering::Relaxed);
-        self.ever.fetch_add(1, Ordering::Relaxed);
+        if self.ever.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.silence.ends();
+        }
         Counted(Arc::clone(self))
     }
 
@@ -186,6 +195,15 @@ where
 impl<H: Handler> Door<H> {
     /// Serves a connection to its end.
     pub(super) async fn connection(self: Arc<Self>, connection: Connection, reach: Reach) {
+        let silence = connection.slot.silence();
+        tokio::select! {
+            biased;
+            () = self.serve_to_its_end(connection, &silence, reach) => {}
+            () = silence.gives_way() => tracing::debug!("a client that says nothing has made room for another one"),
+        }
+    }
+
+    async fn serve_to_its_end(self: &Arc<Self>, connection: Connection, silence: &Silence, reach: Reach) {
         let peer = connection.peer;
         let opened = tokio::select! {
             biased;
@@ -201,8 +219,8 @@ impl<H: Handler> Door<H> {
             }
         };
         let ended = match version {
-            HttpVersion::One => self.serve_one(stream, reach).await,
-            HttpVersion::Two => self.serve_two(stream, reach).await,
+            HttpVersion::One => self.serve_one(stream, &Open::new(silence.clone()), reach).await,
+            HttpVersion::Two => self.serve_two(stream, Open::new(silence.clone()), reach).await,
         };
         if let Err(err) = ended {
             tracing::debug!(%err, peer = peer.map(tracing::field::display), "a client connection ended");
@@ -210,8 +228,7 @@ impl<H: Handler> Door<H> {
         drop(slot);
     }
 
-    async fn serve_one(self: &Arc<Self>, stream: HttpStream, reach: Reach) -> hyper::Result<()> {
-        let open = &Arc::new(Open::default());
+    async fn serve_one(self: &Arc<Self>, stream: HttpStream, open: &Arc<Open>, reach: Reach) -> hyper::Result<()> {
         let service = service_fn(|request| {
             let (door, counted) = (Arc::clone(self), open.begin());
             async move {
@@ -244,8 +261,7 @@ impl<H: Handler> Door<H> {
         hushable.await
     }
 
-    async fn serve_two(self: &Arc<Self>, stream: HttpStream, reach: Reach) -> hyper::Result<()> {
-        let open = Arc::new(Open::default());
+    async fn serve_two(self: &Arc<Self>, stream: HttpStream, open: Arc<Open>, reach: Reach) -> hyper::Result<()> {
         let service = service_fn(|request: Request<Incoming>| {
             let (door, counted) = (Arc::clone(self), open.begin());
             async move {

@@ -10,8 +10,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::super::certs::Authority;
 use super::super::dial::{Demand, Dialer};
-use super::super::listen::{Listener, Slots};
+use super::super::listen::Listener;
 use super::super::scratch::Scratch;
+use super::super::slots::Slots;
 use super::super::stream::HttpStream;
 use super::super::tls::{ClientTls, ServerTls, TlsFiles};
 use super::HttpClient;

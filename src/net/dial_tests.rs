@@ -9,8 +9,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::super::certs::{Authority, Leaf};
-use super::super::listen::{Listener, Slots};
+use super::super::listen::Listener;
 use super::super::scratch::Scratch;
+use super::super::slots::Slots;
 use super::super::tls::{ClientTls, ServerTls, TlsFiles};
 use super::{Demand, DialError, DialedStream, Dialer, in_turns};
 use crate::runtime::Tasks;

@@ -1,4 +1,4 @@
-//! Listeners: bound sockets that hand on connections, never more at once than there are slots.
+//! Listeners: bound sockets that hand on connections, never more at once than there are slots; one more waits for its slot.
 //!
 //! Not for: HTTP. Invariant: an accept error never ends a listener; a connection holds its slot until it is dropped.
 
@@ -6,14 +6,13 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::local::LocalListener;
+use super::slots::{Slot, Slots};
 use super::stream::{HttpStream, HttpVersion, Stream};
 use super::tls::ServerTls;
 
@@ -23,10 +22,6 @@ pub(super) const BACKLOG: i32 = 1024;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 /// How long a connection may be silent before the kernel asks whether the peer is still there.
 const PROBE_AFTER: Duration = Duration::from_secs(60);
-
-/// The connections that may be open at once; clones share them, so that several sockets have one bound.
-#[derive(Clone, Debug)]
-pub struct Slots(Arc<Semaphore>);
 
 /// A bound socket. A local one takes its file away when it is dropped.
 #[derive(Debug)]
@@ -50,18 +45,8 @@ pub struct Connection {
     /// Who is at the other end; nothing is known of one on a local socket.
     pub peer: Option<SocketAddr>,
     /// Given back when it is dropped.
-    pub slot: OwnedSemaphorePermit,
+    pub slot: Slot,
     tls: Option<ServerTls>,
-}
-
-// === impl Slots ===
-
-impl Slots {
-    /// Makes `max` slots.
-    #[must_use]
-    pub fn new(max: usize) -> Self {
-        Self(Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS))))
-    }
 }
 
 // === impl Listener ===
@@ -116,20 +101,18 @@ impl Listener {
         self.address().is_none_or(|address| address.ip().is_loopback())
     }
 
-    /// Waits for a free slot, then for a connection. Errors are waited out with growing pauses.
+    /// Waits for a connection, then for a slot for it. Errors are waited out with growing pauses.
     ///
     /// # Cancel safety
-    /// Safe: what is dropped is a slot; no connection is lost.
+    /// A connection that waits for its slot is closed.
     pub async fn accept(&self) -> Connection {
-        let slot = match Arc::clone(&self.slots.0).acquire_owned().await {
-            Ok(slot) => slot,
-            // Nobody closes the semaphore.
-            Err(_) => std::future::pending().await,
-        };
         let mut pause = PAUSE.0;
         loop {
             match self.accept_now().await {
-                Ok(Some((stream, peer))) => return Connection { stream, peer, slot, tls: self.tls.clone() },
+                Ok(Some((stream, peer))) => {
+                    let slot = self.slots.take().await;
+                    return Connection { stream, peer, slot, tls: self.tls.clone() };
+                }
                 Ok(None) => {}
                 Err(err) if is_of_the_connection(&err) => {}
                 Err(err) => {
@@ -175,7 +158,7 @@ impl Connection {
     ///
     /// # Errors
     /// The client is gone, too slow, or does not speak TLS.
-    pub async fn open(self, pause: Duration) -> io::Result<(HttpStream, HttpVersion, OwnedSemaphorePermit)> {
+    pub async fn open(self, pause: Duration) -> io::Result<(HttpStream, HttpVersion, Slot)> {
         let (stream, version) = HttpStream::open(self.stream, self.tls.as_ref(), pause).await?;
         Ok((stream, version, self.slot))
     }
@@ -190,25 +173,4 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 fn is_of_the_connection(err: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     [Kind::ConnectionAborted, Kind::ConnectionReset, Kind::ConnectionRefused, Kind::Interrupted].contains(&err.kind())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::SocketAddr;
-
-    use futures_util::FutureExt as _;
-    use tokio::net::TcpStream;
-
-    use super::{Listener, Slots};
-
-    #[tokio::test]
-    async fn a_slot_bounds_connections_and_comes_back() {
-        let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), Slots::new(1)).unwrap();
-        let _one = TcpStream::connect(listener.address().unwrap()).await.unwrap();
-        let _two = TcpStream::connect(listener.address().unwrap()).await.unwrap();
-        let first = listener.accept().await;
-        assert!(listener.accept().now_or_never().is_none());
-        drop(first);
-        listener.accept().await;
-    }
 }

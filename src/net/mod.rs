@@ -15,6 +15,7 @@ mod reach;
 mod scratch;
 #[cfg(test)]
 pub(crate) mod script;
+mod slots;
 mod stream;
 mod tls;
 mod url;
@@ -28,10 +29,12 @@ pub use client::{BodyError, HttpClient, Response, ResponseBody, SendError};
 pub use dial::{Demand, DialError, DialedStream, Dialer};
 pub use http1::Headers;
 pub use lines::{Ends, Frame, LineReader};
-pub use listen::{Connection, Listener, Slots};
+pub use listen::{Connection, Listener};
 pub use reach::Reach;
+pub use slots::{Silence, Slot, Slots};
 pub use stream::{HttpStream, HttpVersion, Stream};
 pub use tls::{
-    ClientTls, ClientTlsStream, Reread, ServerTls, ServerTlsStream, TlsFailure, TlsFileError, TlsFiles, check_ca_file,
+    ClientTls, ClientTlsStream, Doubts, Reread, ServerTls, ServerTlsStream, TlsFailure, TlsFileError, TlsFiles,
+    check_ca_file,
 };
 pub use url::{resolve, same_origin};

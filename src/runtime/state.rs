@@ -7,8 +7,8 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -28,6 +28,8 @@ struct Folder {
     path: PathBuf,
     /// Held as long as this process may write.
     lock: Option<File>,
+    /// What was said last of a folder in it that cannot be used.
+    said: Mutex<Option<String>>,
 }
 
 // === impl State ===
@@ -64,21 +66,22 @@ impl State {
                 None
             }
         };
-        Self(Some(Arc::new(Folder { path: path.to_owned(), lock })))
+        Self(Some(Arc::new(Folder { path: path.to_owned(), lock, said: Mutex::default() })))
     }
 
-    /// Returns a folder in it to write to, making it where it is missing; `None`: nothing may be written.
+    /// Returns a folder in it to write to, making it where it is missing; `None`: nothing may be written. Says why not where
+    /// that is new.
     #[must_use]
     pub fn folder(&self, name: &str) -> Option<PathBuf> {
         let state = self.0.as_ref().filter(|state| state.lock.is_some())?;
         let path = state.path.join(name);
-        match make(&path) {
-            Ok(()) => Some(path),
-            Err(why) => {
-                tracing::warn!(code = Code::State.id(), "the folder {} {why}: nothing is kept there", path.display());
-                None
-            }
+        let why = make(&path).err().map(|why| format!("the folder {} {why}: nothing is kept there", path.display()));
+        let mut said = state.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(why) = why.as_ref().filter(|why| said.as_ref() != Some(why)) {
+            tracing::warn!(code = Code::State.id(), "{why}");
         }
+        said.clone_from(&why);
+        why.is_none().then_some(path)
     }
 
     /// Returns a folder in it to read from, which need not be there.

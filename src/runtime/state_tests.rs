@@ -1,8 +1,10 @@
 //! One writer, private, whole files [OPS-12].
 
 use std::fs::{self, Permissions};
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use super::{State, UNFINISHED, write_atomically};
 
@@ -21,6 +23,20 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// Keeps what the log says.
+#[derive(Clone, Default)]
+struct Paper(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -54,6 +70,26 @@ fn what_cannot_be_used_is_not_used() {
     fs::write(&file, "").unwrap();
     assert_eq!(State::open(Some(&file)).read_folder("lists"), None);
     assert_eq!(State::open(None).read_folder("lists"), None);
+}
+
+/// [OPS-12]: what cannot be done is named once, and again only when something else is wrong.
+#[test]
+fn a_folder_that_cannot_be_used_is_named_once() {
+    let place = Place::new("once");
+    let state = State::open(Some(&place.0.join("state")));
+    let lists = place.0.join("state").join("lists");
+    let paper = Paper::default();
+    let writer = paper.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+    let said = || String::from_utf8(paper.0.lock().unwrap().clone()).unwrap().matches("P507").count();
+    tracing::subscriber::with_default(subscriber, || {
+        fs::write(&lists, "").unwrap();
+        assert_eq!((state.folder("lists"), state.folder("lists"), said()), (None, None, 1));
+        fs::remove_file(&lists).unwrap();
+        assert!(state.folder("lists").is_some());
+        fs::set_permissions(&lists, Permissions::from_mode(0o755)).unwrap();
+        assert_eq!((state.folder("lists"), state.folder("lists"), said()), (None, None, 2));
+    });
 }
 
 /// A file is replaced whole; what a crash has left is taken away.

@@ -175,7 +175,8 @@ impl Waiting {
 }
 
 /// Spells a second since 1970 in UTC, as RFC 3339 does up to its fraction.
-pub(super) fn date(second: u64) -> String {
+#[must_use]
+pub fn date(second: u64) -> String {
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let (mut days, rest) = (second / 86_400, second % 86_400);
     let mut year = 1970;

@@ -6,6 +6,6 @@ mod access;
 mod log;
 mod shed;
 
-pub use access::{access_line, flush};
+pub use access::{access_line, date, flush};
 pub use log::{InitError, LogFormat, LogSettings, init, init_batching};
 pub use shed::LogGuard;

@@ -491,7 +491,7 @@ async fn entries_that_would_not_work_are_left_alone() {
     for (args, words) in [
         (vec!["connect", "claude-desktop", "--url", "http://127.0.0.1:1"], "starts programs alone"),
         (vec!["import", "nowhere.json"], "does not exist"),
-        (vec!["import", "portcullis.toml.before-import"], "holds no mcp_servers"),
+        (vec!["import", "portcullis.toml.before-import"], "of Portcullis already"),
         (vec!["connect", "cursor", "--config", "nowhere.toml"], "cannot be read"),
         (vec!["connect", "cursor", "--as", "somone"], "there is no principal 'somone'"),
     ] {
@@ -499,6 +499,15 @@ async fn entries_that_would_not_work_are_left_alone() {
         assert!(code.is_some_and(|code| code == 1 || code == 3) && said.contains(words), "{args:?}: {code:?} {said}");
     }
     assert_eq!(home.run(&["connect", "emacs"]).await.0, Some(2));
+    // What is no address is written nowhere.
+    for url in ["127.0.0.1:7800", "ftp://127.0.0.1", "http://me:hush@127.0.0.1"] {
+        let (code, said) = home.run(&["connect", "cursor", "--dry-run", "--url", url]).await;
+        assert_eq!(
+            (code, said.contains("error[P600]"), said.contains("hush")),
+            (Some(2), true, false),
+            "{url}: {said}"
+        );
+    }
     // A running gateway that asks for keys would refuse what is written.
     let keys = home.text("portcullis.toml").replace("auth = \"none\"", "auth = \"keys\"");
     std::fs::write(home.path("keys.toml"), keys).unwrap();

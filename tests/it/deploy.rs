@@ -108,15 +108,21 @@ impl Running {
         let log = std::fs::File::create(folder.0.join("log")).unwrap();
         let child = portcullis(&[verb, flag, path.to_str().unwrap()]).stderr(log).spawn().unwrap();
         let said = || std::fs::read_to_string(folder.0.join("log")).unwrap();
-        until("the start block", || said().contains("  server ")).await;
-        let addresses = |word: &str| -> Vec<SocketAddr> {
-            let said = said();
-            let line = said.lines().find_map(|line| line.trim().strip_prefix(word)).unwrap().to_owned();
+        // Where the file wants a log of JSON, the block is lines of it.
+        until("the start block", || said().contains("  server ") || said().contains("\"serving\"")).await;
+        let said = said();
+        let line = |line: &str| serde_json::from_str::<Value>(line).ok().map(|mut line| line["fields"].take());
+        let block = said.lines().filter_map(line).find(|fields| fields["message"] == "serving");
+        let addresses = |word: &str, key: &str| -> Vec<SocketAddr> {
+            let urls = match &block {
+                Some(block) => block[key].as_str().unwrap(),
+                None => said.lines().find_map(|line| line.trim().strip_prefix(word)).unwrap(),
+            };
             let address =
                 |url: &str| url.trim().trim_start_matches("http://").split('/').next().unwrap().parse().unwrap();
-            line.split(',').map(address).collect()
+            urls.split(',').map(address).collect()
         };
-        Self { child, mcp: addresses("MCP ")[0], probes: addresses("probes "), _folder: folder }
+        Self { child, mcp: addresses("MCP ", "mcp")[0], probes: addresses("probes ", "probes"), _folder: folder }
     }
 
     /// Sends SIGTERM and expects an orderly end.

@@ -53,6 +53,8 @@ mod leave;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
+mod log_lines;
+#[cfg(test)]
 mod login_path;
 #[cfg(test)]
 mod manual;

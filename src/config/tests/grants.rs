@@ -1,9 +1,24 @@
 //! Who is connected to what, and the patterns of policies [CFG-1, CFG-2, CFG-7].
 
 use super::kit::{Folder, good, granted, places, refused, server, warned, with};
+use crate::codes::Code;
 use crate::config::Connection;
 use crate::id::UpstreamName;
 use crate::policy::EmptyAllow;
+
+/// [CFG-1]: a principal without a bundle is connected to nothing, and told so with what to do.
+#[test]
+fn a_principal_without_bundles_is_named() {
+    let loaded = good(&with("[principals.p]\n[principals.q]\nmcp_bundles = []\n"));
+    let add = "add [mcp_bundles.NAME]";
+    warned(&loaded, "principals.p", add);
+    warned(&loaded, "principals.q.mcp_bundles", add);
+    let bundle = "[mcp_bundles.b]\nservers = [\"git\"]\n";
+    let loaded = good(&with(&format!("{bundle}[principals.p]\n[principals.q]\nmcp_bundles = [\"b\"]\n")));
+    warned(&loaded, "principals.p", "mcp_bundles = [\"b\"]");
+    let about: Vec<_> = loaded.warnings.iter().filter(|one| one.message.contains("names no bundle")).collect();
+    assert!(about.len() == 1 && about[0].code == Code::Doubtful, "{about:?}");
+}
 
 /// [CFG-1]
 #[test]

@@ -142,6 +142,9 @@ fn keys_of_later_versions_are_told_from_mistakes() {
         let text = format!("listen = {{ auth = \"keys\" }}\n{text}");
         refused(&text, key, &["not supported in this version"]);
     }
+    // [CTX-2, OPS-2]: whichever table such a key stands in, it is one of the product.
+    let errors = bad("[listen]\nauth = \"keys\"\n[mcp]\nschema_profile = \"common\"\n");
+    assert_eq!((errors.0.len(), errors.0[0].code), (1, Code::Later), "{errors}");
     refused(&server("command = \"x\"\nsandbox = true"), "mcp.servers[0].sandbox", &["not supported in this"]);
 }
 

@@ -4,18 +4,19 @@ use super::kit::{CANARY, Folder, bad, granted, refused, server, with};
 use crate::config::{Color, Diagnostics, Severity, render};
 use crate::upstream::Transport;
 
-/// [CFG-3, FC-CFG-01]
+/// [CFG-3, FC-CFG-01]: and what is literal is what it says; a '$' is doubled only where it would begin a reference.
 #[test]
 fn references_expand_in_env_headers_and_url_alone() {
     let folder = Folder::new().var("T", "tok").var("EMPTY", "").file("key", "abc\r\n");
     let text = server(
         "command = \"x\"\nargs = [\"$HOME\", \"a b\", \"*\", \"\", \"$$\"]\n\
-         env = { A = \"Bearer ${env:T}\", B = \"${file:key}${env:T}\", C = \"$$x$y$${env:T}\", D = \"\" }",
+         env = { A = \"Bearer ${env:T}\", B = \"${file:key}${env:T}\", C = \"$$x$y$${env:T}\", D = \"\",\
+         E = \"pa$$word$$\", F = \"$$${env:T}$$$${\" }",
     );
     let loaded = folder.load(&text).unwrap();
     let Transport::Stdio { env, args, .. } = &loaded.settings.gateway.servers[0].transport else { panic!() };
     let values: Vec<_> = env.iter().map(|(_, value)| value.expose().as_str()).collect();
-    assert_eq!(values, ["Bearer tok", "abctok", "$x$y${env:T}", ""]);
+    assert_eq!(values, ["Bearer tok", "abctok", "$$x$y${env:T}", "", "pa$$word$$", "$tok$${"]);
     assert_eq!(args, &["$HOME", "a b", "*", "", "$$"]);
     for bad in ["${T}", "${T:-d}", "${input:x}", "${env:}", "${env:1}", "${env:T", "${file:}"] {
         let text = server(&format!("command = \"x\"\nenv = {{ A = \"{bad}\" }}"));

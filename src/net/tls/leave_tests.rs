@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::super::super::dial::{Demand, Dialer};
-use super::super::super::listen::{Listener, Slots};
+use super::super::super::listen::Listener;
 use super::super::super::scratch::Scratch;
+use super::super::super::slots::Slots;
 use super::super::certs::Authority;
 use super::super::{ClientTls, ServerTls, TlsFiles};
 use crate::runtime::Tasks;

@@ -12,6 +12,7 @@ mod leave;
 mod pem;
 mod roots;
 mod server;
+mod validity;
 
 use std::sync::{Arc, LazyLock};
 
@@ -22,7 +23,7 @@ pub use file::TlsFileError;
 pub(super) use leave::Leave;
 pub use roots::check_ca_file;
 pub(super) use server::Handshake;
-pub use server::{Reread, ServerTls, ServerTlsStream, TlsFiles};
+pub use server::{Doubts, Reread, ServerTls, ServerTlsStream, TlsFiles};
 
 /// The one provider of cryptography.
 static PROVIDER: LazyLock<Arc<CryptoProvider>> =

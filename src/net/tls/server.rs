@@ -1,8 +1,7 @@
-//! The listener's side: a certificate that is read again when its files change, and handshakes bounded in number and
-//! time.
+//! The listener's side: a certificate that is read again when its files change, and handshakes bounded in time.
 //!
-//! Not for: accepting. Invariants: connections that are open keep the certificate they began with; what cannot be used
-//! never replaces what can; whoever says nothing holds no place among the handshakes.
+//! Not for: accepting, or how many there may be (`slots`: who is in its handshake gives way as the silent do). Invariants:
+//! connections that are open keep the certificate they began with; what cannot be used never replaces what can.
 
 use std::fmt;
 use std::io;
@@ -14,26 +13,31 @@ use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use rustls::server::{Acceptor, ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio_rustls::LazyConfigAcceptor;
 
+use crate::codes::Code;
 use crate::runtime::Tasks;
 
 use super::file::{self, TlsFileError};
-use super::{PROVIDER, pem};
+use super::{PROVIDER, pem, validity};
 
 /// A connection after its handshake.
 pub type ServerTlsStream = tokio_rustls::server::TlsStream<TcpStream>;
 
 /// How long a client may take from its connection to the end of its handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// How many handshakes may be under way at once, counted from the client's first message; the others wait.
-const HANDSHAKES_MAX: usize = 1_024;
 /// The pause between two looks at the files.
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
 /// What the listener offers, the best first.
 const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// What a client of plain HTTP is answered.
+const WRONG_SCHEME: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 50\r\n\
+    Connection: close\r\n\r\nThis port speaks https: begin the URL with https.\n";
+/// How much of its request is read after that, in bytes.
+const REST_MAX: u64 = 64 << 10;
 
 /// Where the listener's certificate is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +46,15 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// Its private key, in PEM form, not encrypted.
     pub key: PathBuf,
+}
+
+/// What is doubtful of files that can be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Doubts {
+    /// Everybody on the machine may read the key.
+    pub open_to_all: bool,
+    /// A certificate has expired, or is not valid yet: which, and when.
+    pub untimely: Option<String>,
 }
 
 /// What a second look at the files found.
@@ -65,7 +78,6 @@ struct Shared {
     current: Arc<Current>,
     /// What the last look found, good or bad.
     seen: Mutex<Hash>,
-    handshakes: Semaphore,
 }
 
 /// The certificate of new connections.
@@ -91,14 +103,14 @@ impl ResolvesServerCert for Current {
 // === impl TlsFiles ===
 
 impl TlsFiles {
-    /// Says whether a listener could use the files now; `Ok(true)` if everybody on the machine may read the key.
+    /// Says whether a listener could use the files now, and what is doubtful of them.
     ///
     /// # Errors
     /// [`TlsFileError`].
-    pub fn check(&self) -> Result<bool, TlsFileError> {
+    pub fn check(&self) -> Result<Doubts, TlsFileError> {
         let (cert, key) = (file::read(&self.cert)?, file::read(&self.key)?);
-        self.certified(&cert, &key)?;
-        Ok(key.open_to_all)
+        let certified = self.certified(&cert, &key)?;
+        Ok(Doubts { open_to_all: key.open_to_all, untimely: validity::untimely(&certified.cert) })
     }
 
     fn certified(&self, cert: &file::Content, key: &file::Content) -> Result<CertifiedKey, TlsFileError> {
@@ -132,8 +144,7 @@ impl ServerTls {
             .map_err(|err| TlsFileError::new(&files.cert, format!("cannot be used: {err}")))?;
         let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
         config.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
-        let handshakes = Semaphore::new(HANDSHAKES_MAX);
-        Ok(Self(Arc::new(Shared { files, config: Arc::new(config), current, seen, handshakes })))
+        Ok(Self(Arc::new(Shared { files, config: Arc::new(config), current, seen })))
     }
 
     /// Looks at the files again. Their content decides, not their times or names, so that a swapped symbolic link is
@@ -147,18 +158,30 @@ impl ServerTls {
         }
     }
 
-    /// Starts the task that looks at the files every 2 s and says in the log what it found.
+    /// Says whether the certificate of new connections has expired, or is not valid yet.
+    fn untimely(&self) -> Option<String> {
+        validity::untimely(&self.0.current.0.load().cert)
+    }
+
+    /// Starts the task that looks at the files every 2 s and says in the log what it found, and that the certificate has
+    /// expired. What is so from the start has been said of the configuration.
     pub fn watch(&self, tasks: &Tasks) {
         let (tls, blocking) = (self.clone(), tasks.clone());
         tasks.spawn("watch the certificate", async move {
             let mut ticks = tokio::time::interval(LOOK_PAUSE);
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-            let mut unreadable = None;
+            let (mut unreadable, mut untimely) = (None, tls.untimely());
             loop {
                 ticks.tick().await;
                 let looked = tls.clone();
-                let Ok(found) = blocking.blocking(move || looked.reread()).await else { return };
+                let look = move || (looked.reread(), looked.untimely());
+                let Ok((found, timely)) = blocking.blocking(look).await else { return };
                 unreadable = tls.tell(found, unreadable.as_ref());
+                if let Some(why) = timely.as_ref().filter(|why| untimely.as_ref() != Some(why)) {
+                    let cert = tls.0.files.cert.display();
+                    tracing::warn!(tls_cert = %cert, code = Code::Doubtful.id(), "{why}: clients refuse it");
+                }
+                untimely = timely;
             }
         });
     }
@@ -187,13 +210,28 @@ impl ServerTls {
     }
 
     async fn shake(&self, socket: TcpStream) -> io::Result<Handshake> {
+        let mut first = [0];
+        // Looked at and not taken. A message of TLS begins with its type, which is no letter (RFC 8446 §5.1).
+        socket.peek(&mut first).await?;
+        if first.iter().all(u8::is_ascii_uppercase) {
+            return Err(turn_away(socket).await);
+        }
         let started = LazyConfigAcceptor::new(Acceptor::default(), socket).await?;
-        // Only now: one that connects and is silent keeps nobody out.
-        let _place = self.0.handshakes.acquire().await.map_err(io::Error::other)?;
         let stream = started.into_stream(Arc::clone(&self.0.config)).await?;
         let http2 = stream.get_ref().1.alpn_protocol().map(|protocol| Some(&protocol) == ALPN.first());
         Ok(Handshake { stream: Box::new(stream), http2 })
     }
+}
+
+/// Tells a client of plain HTTP, in its own language, that this is the wrong one.
+async fn turn_away(mut socket: TcpStream) -> io::Error {
+    let peer = socket.peer_addr().ok();
+    tracing::info!(peer = peer.map(tracing::field::display), "a client speaks plain http to a port of https: refused");
+    if socket.write_all(WRONG_SCHEME).await.is_ok() && socket.shutdown().await.is_ok() {
+        // A socket that closes over unread bytes is reset, and the answer may be lost.
+        let _rest = tokio::io::copy(&mut socket.take(REST_MAX), &mut tokio::io::sink()).await.is_ok();
+    }
+    io::Error::new(io::ErrorKind::InvalidData, "the client speaks plain http to a port of https")
 }
 
 impl Shared {

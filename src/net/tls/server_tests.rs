@@ -4,12 +4,13 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use rustls::pki_types::CertificateDer;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::super::super::scratch::Scratch;
 use super::super::certs::{Authority, Leaf};
 use super::super::pem;
-use super::{HANDSHAKES_MAX, Reread, ServerTls, TlsFiles};
+use super::{Doubts, Reread, ServerTls, TlsFiles};
 
 /// Writes a pair into a folder, which must be kept.
 fn files(leaf: &Leaf) -> (Scratch, TlsFiles) {
@@ -31,11 +32,12 @@ fn an_error_names_the_file_and_what_is_wrong() {
     let authority = Authority::new();
     let (one, other) = (authority.leaf(&["localhost"]), authority.leaf(&["localhost"]));
     let (_folder, good) = files(&one);
-    assert_eq!(good.check(), Ok(false));
+    let open = |open_to_all| Ok(Doubts { open_to_all, untimely: None });
+    assert_eq!(good.check(), open(false));
     fs::set_permissions(&good.key, fs::Permissions::from_mode(0o644)).unwrap();
-    assert_eq!(good.check(), Ok(true));
+    assert_eq!(good.check(), open(true));
     fs::set_permissions(&good.key, fs::Permissions::from_mode(0o640)).unwrap();
-    assert_eq!(good.check(), Ok(false), "a group may be meant");
+    assert_eq!(good.check(), open(false), "a group may be meant");
 
     let canary = format!("{}canary\n", one.cert.replace("CERTIFICATE", "CERTIFICATE REQUEST"));
     let encrypted = one.key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
@@ -61,6 +63,28 @@ fn an_error_names_the_file_and_what_is_wrong() {
     assert!(missing.check().unwrap_err().to_string().contains("cannot be read"));
     let a_folder = TlsFiles { key: good.key.with_file_name(""), ..good };
     assert!(a_folder.check().unwrap_err().to_string().contains("is not a regular file"));
+}
+
+/// Clients judge by the whole chain; a file that was good once is told by its times.
+#[test]
+fn what_has_expired_or_not_begun_is_told() {
+    let authority = Authority::new();
+    let (good, old, new) = (
+        authority.leaf(&["localhost"]),
+        authority.expired(&["localhost"]),
+        authority.of_years(&["localhost"], 3000, 3001),
+    );
+    let with = |more: &Leaf| Leaf { cert: format!("{}{}", good.cert, more.cert), ..good.clone() };
+    for (leaf, words) in [
+        (&old, Some("the certificate expired at 2002-01-01T00:00:00Z")),
+        (&new, Some("the certificate is not valid before 3000-01-01T00:00:00Z")),
+        (&with(&old), Some("certificate 2 of the chain expired at 2002-01-01T00:00:00Z")),
+        (&with(&Leaf { cert: authority.pem, ..good.clone() }), None),
+    ] {
+        let (_folder, files) = files(leaf);
+        assert_eq!(files.check().unwrap().untimely.as_deref(), words);
+        assert_eq!(ServerTls::load(files).unwrap().untimely().as_deref(), words);
+    }
 }
 
 /// A pipe that nobody writes to must not be waited for.
@@ -110,7 +134,7 @@ fn a_new_certificate_is_taken_and_a_bad_one_is_not() {
     assert_eq!((tls.reread(), served(&tls)), (Reread::New, der(&one)));
 }
 
-/// One that connects and is silent is given up in time, and until then takes no place from those that speak.
+/// One that connects and is silent is given up in time.
 #[tokio::test(start_paused = true)]
 async fn a_handshake_that_never_ends_is_given_up() {
     let (_folder, files) = files(&Authority::new().leaf(&["localhost"]));
@@ -120,7 +144,29 @@ async fn a_handshake_that_never_ends_is_given_up() {
     let (socket, _) = listener.accept().await.unwrap();
     let mut shaking = std::pin::pin!(tls.accept(socket));
     assert!(futures_util::poll!(&mut shaking).is_pending());
-    assert_eq!(tls.0.handshakes.available_permits(), HANDSHAKES_MAX);
     let Err(err) = shaking.await else { panic!("a handshake with nobody") };
     assert_eq!(err.kind(), std::io::ErrorKind::TimedOut);
+}
+
+/// Whoever sends plain HTTP to a port of https reads why that does not work, however much it has sent.
+#[tokio::test]
+async fn plain_http_is_answered_in_plain_http() {
+    let (_folder, files) = files(&Authority::new().leaf(&["localhost"]));
+    let tls = ServerTls::load(files).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let client = async {
+        let mut client = TcpStream::connect(addr).await.unwrap();
+        let body = "x".repeat(20_000);
+        client.write_all(format!("POST /mcp HTTP/1.1\r\nHost: h\r\n\r\n{body}").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let server = async { tls.accept(listener.accept().await.unwrap().0).await.err().unwrap() };
+    let (answer, err) = futures_util::future::join(client, server).await;
+    assert!(err.to_string().contains("plain http"), "{err}");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 400 ") && body.contains("https"), "{answer}");
+    assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{answer}");
 }

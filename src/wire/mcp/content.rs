@@ -249,7 +249,8 @@ impl<'a> Block<'a> {
         self.inner.as_ref()?.0.get("uri").ok().flatten().and_then(json::text)
     }
 
-    /// Spells the block with words in the place of its base64: a resource stays one, all else becomes text.
+    /// Spells the block with words in the place of its base64: a resource stays one, all else becomes text, which has no
+    /// media type.
     #[must_use]
     pub fn with_words(&self, words: &str) -> Vec<u8> {
         let text = json::quoted(words);
@@ -261,7 +262,7 @@ impl<'a> Block<'a> {
                 self.members.rebuilt(&["resource"], &[("resource", &inner)])
             }
             (_, None) => {
-                let members = self.members.rebuilt(&["data", "text"], &[("text", &text)]);
+                let members = self.members.rebuilt(&["data", "text", "mimeType"], &[("text", &text)]);
                 json::members(&members)
                     .map_or_else(|_| text_block(words), |members| members.rebuilt(&["type"], &[("type", b"\"text\"")]))
             }

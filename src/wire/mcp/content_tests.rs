@@ -38,14 +38,14 @@ fn what_holds_base64_is_found() {
     assert_eq!(contents.encoded().base64().unwrap().decoded_len(), 1);
 }
 
-/// [LIM-3]: annotations, `_meta` and other fields stay, as they are spelled.
+/// [LIM-3]: annotations, `_meta` and other fields stay, as they are spelled; a text has no media type.
 #[test]
 fn everything_but_the_base64_stays() {
     assert_eq!(
         words(
             r#"{"annotations": {"audience":["user"]},"type":"image","data":"QQ==","mimeType":"image/png","_meta":{"a":1e0}}"#
         ),
-        r#"{"annotations": {"audience":["user"]},"type":"text","text":"W","mimeType":"image/png","_meta":{"a":1e0}}"#
+        r#"{"annotations": {"audience":["user"]},"type":"text","text":"W","_meta":{"a":1e0}}"#
     );
     assert_eq!(
         words(r#"{"type":"resource","resource":{"uri":"file:///x","blob":"QQ==","x":[1, 2]},"_meta":{}}"#),

@@ -22,7 +22,7 @@ impl TestApp {
         let mut bound = App::build(Self::settings("127.0.0.1:0", auth, rest), &config::base_env()).unwrap();
         let addr = bound.addresses()[0];
         bound.start();
-        let said = bound.describe().await;
+        let said = bound.describe().await.iter().map(|(name, state)| format!("{name} {state}")).collect();
         Self { addr, said, bound: Some(bound) }
     }
 

@@ -41,9 +41,14 @@ impl Authority {
 
     /// Makes one that was good years ago.
     pub(crate) fn expired(&self, names: &[&str]) -> Leaf {
+        self.of_years(names, 2001, 2002)
+    }
+
+    /// Makes one that is good from the beginning of one year to that of another.
+    pub(crate) fn of_years(&self, names: &[&str], first: i32, last: i32) -> Leaf {
         let mut params = params(names);
-        params.not_before = date_time_ymd(2001, 1, 1);
-        params.not_after = date_time_ymd(2002, 1, 1);
+        params.not_before = date_time_ymd(first, 1, 1);
+        params.not_after = date_time_ymd(last, 1, 1);
         self.signed(&params)
     }
 

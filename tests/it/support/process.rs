@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use portcullis::runtime::Tasks;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{ChildStderr, Command};
 
@@ -181,9 +182,16 @@ impl Gateway {
                 let at = at.trim().trim_start_matches("http://").trim_end_matches("/readyz");
                 admin = Some(at.parse().unwrap());
             }
+            // With `[log] format = "json"` the block is lines of the log.
+            let places = serde_json::from_str::<Value>(&line).unwrap_or_default()["fields"].take();
+            if places["message"] == "serving" {
+                let port = |url: &Value| url.as_str()?.split('/').nth(2)?.parse().ok();
+                (addr, admin) = (port(&places["mcp"]), port(&places["probes"]));
+            }
             said.push_str(&line);
             said.push('\n');
-            if let (true, Some(addr), Some(admin)) = (line.trim().is_empty(), addr, admin) {
+            let whole = line.trim().is_empty() || places["message"] == "serving";
+            if let (true, Some(addr), Some(admin)) = (whole, addr, admin) {
                 return Ok(Self { addr, admin, said, child, talk: Some(talk), folder });
             }
         }
