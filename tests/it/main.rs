@@ -39,6 +39,7 @@ mod hostile;
 mod hostile_bodies;
 #[cfg(test)]
 mod hostile_questions;
+#[cfg(test)]
 mod hostile_starts;
 #[cfg(test)]
 mod hostile_streams;
