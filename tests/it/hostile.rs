@@ -427,7 +427,7 @@ async fn death_at_every_byte_is_one_answer() {
 #[tokio::test]
 async fn death_at_every_byte_of_a_line_is_one_answer() {
     for era in ERAS {
-        let deaths = crate::support::Deaths::new(era);
+        let deaths = crate::support::Deaths::of_children(era);
         let good = Upstream::start(Speaks::Both, false, &["echo"]).await;
         let mut servers = deaths.servers();
         servers.push(("good".to_owned(), good.lines()));

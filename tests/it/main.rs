@@ -40,6 +40,8 @@ mod hostile_bodies;
 #[cfg(test)]
 mod hostile_questions;
 #[cfg(test)]
+mod hostile_starts;
+#[cfg(test)]
 mod hostile_streams;
 #[cfg(test)]
 mod http_sse;

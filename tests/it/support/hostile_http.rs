@@ -29,6 +29,10 @@ pub(super) struct HttpState {
     framing: Framing,
     era: Era,
     facts: watch::Sender<Facts>,
+    /// The method of which one answer ends after so many bytes.
+    dies: Mutex<Option<(&'static str, usize)>>,
+    /// How long the last answer was that was cut.
+    pub(super) cut: AtomicUsize,
     /// The requests of tools/call, those of hostile lists, and the hostile streams that are over.
     pub(super) calls: AtomicUsize,
     pub(super) lists: AtomicUsize,
@@ -59,6 +63,8 @@ impl Http {
             framing,
             era,
             facts: watch::Sender::default(),
+            dies: Mutex::default(),
+            cut: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
             lists: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
@@ -79,6 +85,16 @@ impl Http {
     /// Changes what requests meet. Streams that are open end if what streams meet is another thing now.
     pub(super) fn put(&self, facts: Facts) {
         self.state.facts.send_replace(facts);
+    }
+
+    /// Lets the next answer to this method end after so many bytes, and its connection with it.
+    pub(super) fn dies(&self, method: &'static str, bytes: usize) {
+        *self.state.dies.lock().unwrap() = Some((method, bytes));
+    }
+
+    /// Says whether that is yet to come.
+    pub(super) fn is_to_die(&self) -> bool {
+        self.state.dies.lock().unwrap().is_some()
     }
 }
 
@@ -151,6 +167,10 @@ impl HttpState {
 
     /// What a request meets, if it is no good answer; it is counted.
     fn met(&self, facts: &Facts, method: &str, body: &str) -> Option<Vec<Step>> {
+        let dies = self.dies.lock().unwrap().take_if(|(dies, _)| *dies == method);
+        if let Some((_, bytes)) = dies {
+            return Some(vec![Step::Cut(bytes)]);
+        }
         match method {
             "tools/list" => {
                 let steps = facts.lists.clone()?;
@@ -275,7 +295,8 @@ impl HttpState {
     /// Does what the steps say; `false` if they end the connection. One that is no shared stream is used up in any case.
     async fn run(&self, wire: &mut Wire, steps: &[Step], id: &str, body: &str) -> bool {
         let token = raw(body, "params._meta.progressToken").unwrap_or_else(|| "null".to_owned());
-        let good = self.answer(id, r#""content":[{"type":"text","text":"ok"}]"#);
+        let method = raw(body, "method").unwrap_or_default();
+        let good = self.answer(id, good(method.trim_matches('"')));
         let filled = |text: &str| text.replace("@ID@", id).replace("@TOKEN@", &token).replace("@GOOD@", &good);
         for step in steps {
             let goes_on = match step {
@@ -312,6 +333,7 @@ impl HttpState {
                         Framing::Events => self.framing.message(&good),
                         Framing::Json | Framing::Line => whole(&good),
                     };
+                    self.cut.store(text.len(), Ordering::SeqCst);
                     wire.write(text.as_bytes().get(..*bytes).unwrap_or(text.as_bytes())).await;
                     false
                 }

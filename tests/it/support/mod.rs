@@ -22,7 +22,7 @@ pub(crate) use app::TestApp;
 pub(crate) use certs::{Authority, Leaf};
 pub(crate) use client::{Answer, Client, Events, body};
 pub(crate) use command::{Command, Ended};
-pub(crate) use deaths::Deaths;
+pub(crate) use deaths::{At, Deaths};
 pub(crate) use hostile::{Framing, Hostile, Siege, Step};
 pub(crate) use piped::Piped;
 pub(crate) use process::{Child, Gateway, folder, lives, peak_memory_kib, until, within_deadline};
