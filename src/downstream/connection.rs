@@ -4,7 +4,7 @@
 //! never waits for a connection on which nothing is asked.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -196,10 +196,15 @@ impl<H: Handler> Door<H> {
     /// Serves a connection to its end.
     pub(super) async fn connection(self: Arc<Self>, connection: Connection, reach: Reach) {
         let silence = connection.slot.silence();
-        tokio::select! {
-            biased;
-            () = self.serve_to_its_end(connection, &silence, reach) => {}
-            () = silence.gives_way() => tracing::debug!("a client that says nothing has made room for another one"),
+        let mut served = pin!(self.serve_to_its_end(connection, &silence, reach));
+        let mut gives_way = pin!(silence.gives_way());
+        // By hand: it is polled twice per call.
+        let gave_way = poll_fn(|cx| match served.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(false),
+            Poll::Pending => gives_way.as_mut().poll(cx).map(|()| true),
+        });
+        if gave_way.await {
+            tracing::debug!("a client that says nothing has made room for another one");
         }
     }
 

@@ -238,7 +238,8 @@ impl AsyncWrite for HttpStream {
         let this = self.get_mut();
         let bytes = bufs.iter().map(|buf| buf.len()).sum();
         let share = ready!(this.turn.poll_share(cx, bytes));
-        let polled = match cut(bufs, share) {
+        let part = if share < bytes { cut(bufs, share) } else { None };
+        let polled = match part {
             None => Pin::new(&mut this.stream).poll_write_vectored(cx, bufs),
             Some(part) => Pin::new(&mut this.stream).poll_write_vectored(cx, &part),
         };

@@ -14,8 +14,8 @@ use tokio::sync::Semaphore;
 
 /// How many bytes are read, looked at or written in one turn: some hundred microseconds.
 pub const TURN_BYTES: usize = 512 << 10;
-/// What is not larger is no part of a large body. A record of TLS is.
-const SMALL_BYTES: usize = 15 << 10;
+/// What is not larger has no turn: some ten microseconds.
+const SMALL_BYTES: usize = 64 << 10;
 
 /// The turns of one body, one after the other.
 #[derive(Debug)]
