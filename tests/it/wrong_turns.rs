@@ -61,8 +61,7 @@ async fn a_reload_says_of_each_problem_what_it_is() {
     put(&gateway, &good.replace("command = \"true\"", "comand = \"true\""));
     let mut problems = Vec::new();
     let stays = loop {
-        let line = gateway.says("app::reload").await;
-        let said = fields(&line);
+        let said = fields(&gateway.says(" configuration ").await);
         if said["message"] == "the configuration of before stays in force" {
             break said;
         }
