@@ -196,6 +196,11 @@ impl Turn {
                 State::Given | State::Left => {}
             },
             (None, Some((look, taken))) if look == looks && taken < TURN_BYTES => had = taken,
+            // It is done in one go, and the next one is another matter.
+            (None, begun) if bytes <= TURN_BYTES && begun.is_none_or(|(look, _)| look != looks) => {
+                self.begun = None;
+                return Poll::Ready(bytes);
+            }
             (None, begun) => {
                 self.pass = self.of.ask(cx, begun.map_or(0, |(_, taken)| taken));
                 if self.pass.is_some() {
@@ -242,6 +247,9 @@ mod tests {
 
     use super::{SMALL_BYTES, TURN_BYTES, Turn, Turns};
 
+    /// More than one turn.
+    const LARGE: usize = 9 * TURN_BYTES;
+
     fn turns() -> &'static Turns {
         Box::leak(Box::new(Turns::new()))
     }
@@ -254,7 +262,7 @@ mod tests {
     async fn moves(of: &'static Turns, who: char, turns: usize, log: &RefCell<String>) {
         let mut turn = Turn::of(of);
         for _ in 0..turns {
-            assert_eq!(share(&mut turn, 9 * TURN_BYTES).await, TURN_BYTES);
+            assert_eq!(share(&mut turn, LARGE).await, TURN_BYTES);
             turn.took(TURN_BYTES);
             log.borrow_mut().push(who);
         }
@@ -329,10 +337,11 @@ mod tests {
         let work = async {
             let mut first = Turn::of(of);
             let (mut absent, mut gone) = (Turn::of(of), Turn::of(of));
-            assert_eq!(share(&mut first, TURN_BYTES).await, TURN_BYTES);
+            assert_eq!(share(&mut first, LARGE).await, TURN_BYTES);
             poll_fn(|cx| {
-                assert!(absent.poll_share(cx, TURN_BYTES).is_pending());
-                assert!(gone.poll_share(cx, TURN_BYTES).is_pending());
+                assert!(Turn::of(of).poll_share(cx, TURN_BYTES).is_ready(), "what is done in one go waits for nobody");
+                assert!(absent.poll_share(cx, LARGE).is_pending());
+                assert!(gone.poll_share(cx, LARGE).is_pending());
                 Poll::Ready(())
             })
             .await;
@@ -355,11 +364,11 @@ mod tests {
         let poll_lane = poll_fn(|cx| Poll::Ready(lane.as_mut().poll(cx).is_pending()));
         assert!(poll_lane.await);
         let (mut one, mut two) = (Turn::of(of), Turn::of(of));
-        assert_eq!(share(&mut one, TURN_BYTES).await, TURN_BYTES);
-        let waits = poll_fn(|cx| Poll::Ready(two.poll_share(cx, TURN_BYTES).is_pending())).await;
+        assert_eq!(share(&mut one, LARGE).await, TURN_BYTES);
+        let waits = poll_fn(|cx| Poll::Ready(two.poll_share(cx, LARGE).is_pending())).await;
         assert!(waits);
         drop(lane);
-        assert_eq!(share(&mut two, TURN_BYTES).await, TURN_BYTES);
-        assert_eq!(share(&mut Turn::of(of), TURN_BYTES).await, TURN_BYTES);
+        assert_eq!(share(&mut two, LARGE).await, TURN_BYTES);
+        assert_eq!(share(&mut Turn::of(of), LARGE).await, TURN_BYTES);
     }
 }
