@@ -196,11 +196,8 @@ impl Turn {
                 State::Given | State::Left => {}
             },
             (None, Some((look, taken))) if look == looks && taken < TURN_BYTES => had = taken,
-            // It is done in one go, and the next one is another matter.
-            (None, begun) if bytes <= TURN_BYTES && begun.is_none_or(|(look, _)| look != looks) => {
-                self.begun = None;
-                return Poll::Ready(bytes);
-            }
+            // It is done in one go. The rest of what had turns is not: it would go beside the lane.
+            (None, None) if bytes <= TURN_BYTES => return Poll::Ready(bytes),
             (None, begun) => {
                 self.pass = self.of.ask(cx, begun.map_or(0, |(_, taken)| taken));
                 if self.pass.is_some() {
