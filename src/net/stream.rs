@@ -214,6 +214,8 @@ impl AsyncRead for HttpStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.first.is_empty() {
+            // What was moved for the answer before is no part of the next one.
+            this.turn.renew();
             return Pin::new(&mut this.stream).poll_read(cx, buf);
         }
         let count = this.first.len().min(buf.remaining());

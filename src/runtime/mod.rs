@@ -36,11 +36,6 @@ pub use turn::{TURN_BYTES, Turn};
 /// The operating system refuses threads or an event queue.
 pub fn build() -> std::io::Result<tokio::runtime::Runtime> {
     // A thread that is refused is a panic there.
-    let built = std::panic::catch_unwind(|| tokio::runtime::Builder::new_multi_thread().enable_all().build())
-        .unwrap_or_else(|_| Err(std::io::Error::other("no threads are to be had")))?;
-    // One worker is kept free of large bodies.
-    for _ in 0..built.metrics().num_workers().saturating_sub(1).max(1) {
-        built.spawn(turn::keep_lane());
-    }
-    Ok(built)
+    std::panic::catch_unwind(|| tokio::runtime::Builder::new_multi_thread().enable_all().build())
+        .unwrap_or_else(|_| Err(std::io::Error::other("no threads are to be had")))
 }
