@@ -214,7 +214,7 @@ impl AsyncRead for HttpStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.first.is_empty() {
-            // What was moved for the answer before is no part of the next one.
+            // Who looks for a request begins a turn: the next answer does not wait for what the one before was.
             this.turn.renew();
             return Pin::new(&mut this.stream).poll_read(cx, buf);
         }
@@ -291,7 +291,7 @@ mod tests {
     use std::task::Poll;
     use std::time::Duration;
 
-    use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _};
+    use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
     use tokio::net::UnixStream;
 
     use super::{HttpStream, HttpVersion, PREFACE, Stream};
@@ -390,6 +390,26 @@ mod tests {
         read_all.unwrap();
         assert!(read == body);
         assert!(most <= TURN_BYTES + TURN_BYTES / 4, "{most}");
+    }
+
+    /// What the answer before was costs the next one no turn; whoever owes one keeps owing it.
+    #[tokio::test]
+    async fn a_look_for_a_request_begins_a_turn() {
+        let (_client, server) = UnixStream::pair().unwrap();
+        let mut stream = HttpStream::new(bytes::Bytes::new(), Stream::Unix(server));
+        std::future::poll_fn(|cx| {
+            let mut room = [0; 8];
+            let mut room = ReadBuf::new(&mut room);
+            stream.turn.took(TURN_BYTES);
+            assert!(Pin::new(&mut stream).poll_read(cx, &mut room).is_pending());
+            assert!(Pin::new(&mut stream).poll_write(cx, b"x").is_ready());
+            stream.turn.took(TURN_BYTES);
+            assert!(Pin::new(&mut stream).poll_write(cx, b"x").is_pending());
+            assert!(Pin::new(&mut stream).poll_read(cx, &mut room).is_pending());
+            assert!(Pin::new(&mut stream).poll_write(cx, b"x").is_pending());
+            Poll::Ready(())
+        })
+        .await;
     }
 
     #[tokio::test(start_paused = true)]
