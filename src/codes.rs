@@ -129,6 +129,9 @@ codes! {
     TooManyCalls = "P309", "too many calls under way",
         "The principal, the server or the tool has as many calls under way as it may, and as many wait already as may wait; or a call has waited too long for its turn.",
         "Try again when some have ended, or raise [limits.concurrency], max_concurrent_calls of the server or policy, or max_queued_calls.";
+    NotFound = "P310", "no such path, method, session or stream",
+        "The path is no endpoint of the gateway, nothing that the principal is granted has such a method, or the session or stream has ended.",
+        "Use /mcp, /mcp/SERVER or /sse. A client whose session has ended begins a new one; a method is there once a server that offers it is granted.";
 
     // P4: names and definitions of tools.
     Clash = "P401", "two tools have the same shown name",

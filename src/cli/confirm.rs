@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 
+use crate::app::GuestError;
 use crate::codes::Code;
 use crate::config::Diagnostics;
 use crate::secret::Secret;
@@ -21,6 +22,8 @@ pub(super) enum End {
     Config(Diagnostics),
     /// Something went wrong.
     Failed(String),
+    /// It is not clear who the client is.
+    Guest(GuestError),
     /// A person has said no, or nothing was to be done.
     Nothing(&'static str),
 }
@@ -31,6 +34,7 @@ impl End {
         match self {
             Self::Config(found) => Err(found.into()),
             Self::Failed(words) => Err(Trouble::new(Exit::Failure, Code::ClientFile, words)),
+            Self::Guest(err) => Err(err.into()),
             Self::Nothing(words) => {
                 say(words);
                 Ok(Exit::Ok)

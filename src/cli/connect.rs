@@ -49,9 +49,7 @@ fn connect(args: &args::Connect, file: &Path) -> Result<(), End> {
     let principal = match (&args.url, Guest::choose(&loaded.settings, args.name.as_deref(), None)) {
         (None, Ok(guest)) => guest.principal,
         // Without anybody nothing is taken over yet, which is said of each entry.
-        (None, Err(err)) if args.name.is_some() || err != GuestError::Nobody => {
-            return Err(End::Failed(format!("{}: {err}", args.config.display())));
-        }
+        (None, Err(err)) if args.name.is_some() || err != GuestError::Nobody => return Err(End::Guest(err)),
         (Some(_), _) | (None, Err(_)) => PrincipalId::new(LOCAL),
     };
     let text = read(file)?;

@@ -33,7 +33,7 @@ pub(super) fn run(serve: &Serve) -> Result<Exit, Trouble> {
     block_on(async {
         if serve.demo {
             let (loaded, _child) = start_demo().await?;
-            return gateway(loaded, DEMO).await;
+            return gateway(loaded, DEMO).await.map_err(|trouble| trouble.fix_of(Code::Bind, DEMO_TAKEN));
         }
         gateway(voice::load(&serve.config)?, "").await
     })
@@ -127,6 +127,9 @@ pub(super) fn demo_server(server: &DemoServer) -> Result<Exit, Trouble> {
     runtime.shutdown_background();
     served.map(|()| Exit::Ok).map_err(failed)
 }
+
+/// What helps where the demo's addresses are taken: no file says them.
+const DEMO_TAKEN: &str = "End the other process, which may be a demo: it always has 127.0.0.1:7800 and 127.0.0.1:7801";
 
 /// What to try next, for `serve --demo`.
 const DEMO: &str = r#"

@@ -101,6 +101,12 @@ impl Trouble {
         self
     }
 
+    /// Says what helps if this is what is wrong.
+    pub(super) fn fix_of(self, code: Code, fix: &str) -> Self {
+        let is_it = matches!(&self, Self::Other(failure) if failure.code == code);
+        if is_it { self.fix(fix) } else { self }
+    }
+
     /// Writes it to the log, which is all that is read, so that nothing more is to be told.
     pub(super) fn logged(self) -> Self {
         match self {

@@ -193,7 +193,7 @@ impl From<Fault> for Refusal {
             Fault::DuplicateId => Self::plain(BAD, REQUEST, "A request with this id is in flight"),
             Fault::Header(why) => Self::plain(BAD, code::HEADER_MISMATCH, why),
             Fault::EventUnknown => Self {
-                reason: ReasonCode::Unknown,
+                reason: ReasonCode::NotFound,
                 ..Self::plain(BAD, REQUEST, "Last-Event-ID is of no stream that is kept for this session")
             },
             Fault::Foreign(why) => Self::plain(StatusCode::FORBIDDEN, REQUEST, why),
@@ -204,7 +204,7 @@ impl From<Fault> for Refusal {
                 ..Self::plain(StatusCode::METHOD_NOT_ALLOWED, REQUEST, "Method not allowed")
             },
             Fault::Method => Self {
-                reason: ReasonCode::Unknown,
+                reason: ReasonCode::NotFound,
                 ..Self::plain(StatusCode::NOT_FOUND, code::METHOD_NOT_FOUND, "Method not found")
             },
             Fault::NotAcceptable => Self::plain(
@@ -213,7 +213,7 @@ impl From<Fault> for Refusal {
                 "Accept must take application/json or text/event-stream; a GET stream is text/event-stream",
             ),
             Fault::NotFound => {
-                Self { reason: ReasonCode::Unknown, ..Self::plain(StatusCode::NOT_FOUND, REQUEST, "Not found") }
+                Self { reason: ReasonCode::NotFound, ..Self::plain(StatusCode::NOT_FOUND, REQUEST, "Not found") }
             }
             Fault::NotMessage(why) => Self::plain(BAD, REQUEST, why),
             Fault::NotJson(why) => Self::plain(BAD, code::PARSE, why),
@@ -221,9 +221,10 @@ impl From<Fault> for Refusal {
                 Self::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, REQUEST, "Content-Type must be application/json")
             }
             Fault::SessionMissing => Self::plain(BAD, REQUEST, "Mcp-Session-Id is required"),
-            Fault::SessionUnknown => {
-                Self { reason: ReasonCode::Unknown, ..Self::plain(StatusCode::NOT_FOUND, REQUEST, "Session not found") }
-            }
+            Fault::SessionUnknown => Self {
+                reason: ReasonCode::NotFound,
+                ..Self::plain(StatusCode::NOT_FOUND, REQUEST, "Session not found")
+            },
             Fault::Version(requested) => {
                 let requested = String::from_utf8_lossy(&json::quoted(&requested)).into_owned();
                 let data = format!(r#"{{"supported":["{STATELESS_LATEST}"],"requested":{requested}}}"#);

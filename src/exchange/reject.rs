@@ -73,6 +73,8 @@ pub enum ReasonCode {
     NotAllowed,
     /// Hidden by the policy's exclude list, or `deny_all_tools`.
     Excluded,
+    /// No such path, method, session or stream.
+    NotFound,
     /// Over a cap.
     OverLimit,
     /// A rate is used up.
@@ -110,6 +112,7 @@ impl ReasonCode {
             Self::Draining => "draining",
             Self::NotAllowed => "not_allowed",
             Self::Excluded => "excluded",
+            Self::NotFound => "not_found",
             Self::OverLimit => "over_limit",
             Self::RateLimited => "rate_limited",
             Self::ServerNotGranted => "not_granted",
@@ -130,6 +133,7 @@ impl ReasonCode {
             Self::Draining => Code::Draining,
             Self::NotAllowed => Code::NotAllowed,
             Self::Excluded => Code::Excluded,
+            Self::NotFound => Code::NotFound,
             Self::OverLimit => Code::OverLimit,
             Self::RateLimited => Code::RateLimited,
             Self::ServerNotGranted => Code::NotGranted,
@@ -247,6 +251,7 @@ mod tests {
             (ReasonCode::Draining, Code::Draining),
             (ReasonCode::Excluded, Code::Excluded),
             (ReasonCode::NotAllowed, Code::NotAllowed),
+            (ReasonCode::NotFound, Code::NotFound),
             (ReasonCode::OverLimit, Code::OverLimit),
             (ReasonCode::RateLimited, Code::RateLimited),
             (ReasonCode::AsksBack, Code::AsksBack),

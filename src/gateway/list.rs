@@ -51,7 +51,7 @@ pub(super) fn check_offered(caller: &Identified, endpoint: &Endpoint, kind: Kind
 
 /// The refusal of a method that is behind a capability which is not declared.
 pub(super) fn not_offered() -> Reject {
-    Reject::client(RejectKind::MethodNotFound, "Method not found", ReasonCode::Unknown)
+    Reject::client(RejectKind::MethodNotFound, "Method not found", ReasonCode::NotFound)
 }
 
 fn open(

@@ -310,6 +310,18 @@ async fn every_sample_imports_connects_and_lists_and_undo_restores_every_byte() 
     }
 }
 
+/// Who is named and is not there is a mistake in the command, as for every other verb [OPS-1].
+#[tokio::test]
+async fn a_principal_that_is_not_there_is_not_connected() {
+    let home = Home::new().await;
+    home.configuration();
+    let (path, bytes) = home.place("dead-server.json", "servers.json");
+    let (code, said) = home.run(&["connect", "cursor", "--file", path.to_str().unwrap(), "--as", "nobody"]).await;
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("error[P601]"), "{said}");
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
 /// A server that cannot be reached is reported with its reason, and nothing is saved unless forced [CFG-6].
 #[tokio::test]
 async fn a_dead_server_is_reported_and_nothing_is_saved() {

@@ -46,10 +46,14 @@ async fn typed(line: &str, gateway: &Gateway, command: &Command) -> Ended {
     Ended::of(command.shell(&line)).await
 }
 
+/// The demo's ports are there once.
+static DEMO: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// `serve` does not end by itself: it is started, waited for and stopped.
 async fn served(line: &str) {
     // The demo's ports are fixed; where they are taken, the demo says so, which is an answer too.
     let command = Command::new("[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n[principals.local]\n");
+    let _alone = DEMO.lock().await;
     let mut process = command.shell(&format!("exec {line}")).spawn().unwrap();
     let mut talk = process.stderr.take().unwrap();
     let mut said = Vec::new();
@@ -123,4 +127,16 @@ async fn every_command_of_readme_works() {
         assert!(expected.is_empty(), "an expectation without a command: {expected:?}");
     }
     assert!(commands > 5, "{commands}");
+}
+
+/// The demo's addresses stand in no file, so what helps is to end whoever has them [OPS-2].
+#[tokio::test]
+async fn a_demo_whose_port_is_taken_says_what_helps() {
+    let _alone = DEMO.lock().await;
+    // Whether this takes it or a program of the machine has it: a demo has no room.
+    let _taken = tokio::net::TcpListener::bind("127.0.0.1:7800").await;
+    let command = Command::new("");
+    let said = command.run(&["serve", "--demo"]).await.code(1).stderr;
+    assert!(said.contains("error[P501]: cannot listen on 127.0.0.1:780"), "{said}");
+    assert!(said.contains("help: End the other process") && !said.contains("in [listen]"), "{said}");
 }

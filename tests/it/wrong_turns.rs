@@ -35,6 +35,14 @@ async fn the_log_names_what_was_refused() {
     assert_eq!(client.call_with("up__made_up", "{}").await.code(), -32602);
     let said = fields(&gateway.says("\"refused\"").await);
     assert_eq!((&said["code"], &said["detail"]), (&"P304".into(), &"Unknown tool".into()), "{said}");
+    // What is no name of anything has a code of its own.
+    for asked in ["GET / HTTP/1.1", "GET /favicon.ico HTTP/1.1", "DELETE /mcp HTTP/1.1\r\nMcp-Session-Id: gone"] {
+        let mut stream = TcpStream::connect(gateway.addr).await.unwrap();
+        let head = format!("{asked}\r\nHost: {}\r\nAuthorization: Bearer ann\r\n\r\n", gateway.addr);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let said = fields(&gateway.says("\"refused\"").await);
+        assert_eq!((&said["code"], &said["status"]), (&"P310".into(), &404.into()), "{asked}: {said}");
+    }
     // Whom a listener does not take for its own, and the key that says whom it does.
     for (line, key) in
         [("Host: mcp.example", "allowed_hosts"), ("Host: localhost\r\nOrigin: http://mcp.example", "allowed_origins")]
