@@ -82,6 +82,8 @@ mod roots;
 #[cfg(test)]
 mod schema;
 #[cfg(test)]
+mod shipped_policies;
+#[cfg(test)]
 mod soak;
 #[cfg(test)]
 mod start_stop;
