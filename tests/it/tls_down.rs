@@ -2,11 +2,13 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http2::{self, SendRequest};
@@ -60,6 +62,11 @@ impl Drop for Mounted {
 fn rest(listen: &str, upstream: &Upstream) -> String {
     let (tables, names) = TestApp::servers(&[("up", upstream.lines())]);
     format!("{listen}{tables}[mcp_bundles.all]\nservers = [{names}]\n[principals.local]\nmcp_bundles = [\"all\"]\n")
+}
+
+/// A gateway of its own process, without keys, whose configuration goes on so after `[listen]`.
+async fn serve(rest: &str) -> Gateway {
+    Gateway::try_start("127.0.0.1:0", rest).await.unwrap_or_else(|ended| panic!("{ended:?}"))
 }
 
 /// Lists, calls and is told of a change: one more tool.
@@ -256,6 +263,51 @@ async fn stalled_handshakes_hold_up_nobody() {
     assert!(within_deadline("the end", app.stop()).await, "the grace ended first");
 }
 
+/// [LIM-6]: where all connections are taken by clients that stall in their handshake, or are silent after it, the longest
+/// silent gives way; who has asked for something keeps its own. What a client of plain HTTP did stands in the log.
+#[tokio::test]
+async fn the_silent_give_way_over_tls() {
+    let authority = Authority::new();
+    let mounted = Mounted::new(&authority.leaf(&["localhost"]));
+    let upstream = Upstream::start(Speaks::Both, false, &["echo"]).await;
+    let mut gateway = serve(&(rest(&mounted.lines(), &upstream) + "[limits]\nconnections = 3\n")).await;
+    let ca = &authority.pem;
+
+    let mut foreign = TcpStream::connect(gateway.addr).await.unwrap();
+    foreign.write_all(b"GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    within_deadline("the log line", gateway.says("speaks plain http to a port of https")).await;
+    drop(foreign);
+
+    let mut busy = connect_tls(gateway.addr, ca, &[b"http/1.1"]).await.unwrap();
+    let ask = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    busy.write_all(ask).await.unwrap();
+    let mut some = [0; 12];
+    busy.read_exact(&mut some).await.unwrap();
+    let mut silent = connect_tls(gateway.addr, ca, &[b"http/1.1"]).await.unwrap();
+    let mut half = TcpStream::connect(gateway.addr).await.unwrap();
+    half.write_all(&[0x16, 0x03, 0x01, 0x02, 0x00, 0x01]).await.unwrap();
+
+    let mut news = Vec::new();
+    for _ in 0..2 {
+        let mut new = within_deadline("a place", connect_tls(gateway.addr, ca, &[b"http/1.1"])).await.unwrap();
+        new.write_all(ask).await.unwrap();
+        within_deadline("an answer", new.read_exact(&mut some)).await.unwrap();
+        assert_eq!(&some, b"HTTP/1.1 404");
+        if news.is_empty() {
+            // By itself the handshake would have ended first, and this connection long after it.
+            let (mut of_silent, mut of_half) = (Vec::new(), Vec::new());
+            let silent = pin!(silent.read_to_end(&mut of_silent));
+            let half = pin!(half.read_to_end(&mut of_half));
+            let silent_first = async { matches!(select(silent, half).await, Either::Left(_)) };
+            let silent_first = within_deadline("the first to give way", silent_first).await;
+            assert!(silent_first, "the longest silent has stayed");
+        }
+        news.push(new);
+    }
+    busy.write_all(ask).await.unwrap();
+    within_deadline("an answer to who had asked before", busy.read_exact(&mut some)).await.unwrap();
+}
+
 /// The certificate that new connections get.
 async fn shown(app: &TestApp, authority: &Authority) -> Vec<u8> {
     let stream = connect_tls(app.addr, &authority.pem, &[b"http/1.1"]).await.unwrap();
@@ -335,6 +387,18 @@ async fn a_bad_certificate_keeps_the_old_one_and_says_so() {
 }
 
 /// A certificate that cannot be used fails the start, with the key and the file [OPS-1].
+/// Clients refuse a certificate that has expired, and the log says so where one comes to a gateway that runs [CFG].
+#[tokio::test]
+async fn an_expired_certificate_is_told_of_when_it_comes() {
+    let authority = Authority::new();
+    let mounted = Mounted::new(&authority.leaf(&["localhost"]));
+    let upstream = Upstream::start(Speaks::Both, false, &["echo"]).await;
+    let mut gateway = serve(&rest(&mounted.lines(), &upstream)).await;
+    mounted.swap(&authority.expired(&["localhost"]));
+    let said = within_deadline("the log line", gateway.says("clients refuse it")).await;
+    assert!(said.contains("P113") && said.contains("cert.pem") && said.contains("expired at 2002-01-01T"), "{said}");
+}
+
 #[tokio::test]
 async fn a_certificate_that_cannot_be_used_fails_the_start() {
     let mounted = Mounted::new(&Authority::new().leaf(&["localhost"]));
