@@ -278,7 +278,8 @@ def quiet_and_noisy(stand, options, log):
     """p99 of one quiet caller: alone, and beside 64 connections of another principal that fetch 1 MiB answers.
 
     Each has a server of its own. The noise's load and server have the lowest priority: what is asked is whether the
-    gateway is fair, not whether the machine is. `machine`: the quiet caller without a proxy, beside the same noise.
+    gateway is fair, not whether the machine is. Two rows show the machine's part: the quiet caller through the gateway
+    beside the same noise that goes past it, and without a proxy beside the noise.
     """
     quiet = CASES["echo-2026-07-28"]
     found = {}
@@ -288,10 +289,12 @@ def quiet_and_noisy(stand, options, log):
             found.setdefault(label, []).append(stand.load(measured, quiet, 1, options.seconds))
 
     ours = (f"{stand.ours.url}/mcp", "noisy__big", key_of("noisy"))
+    past = (f"{stand.mocks['noise']}/mcp", "big", "")
     for number in range(options.rounds + 1):
         plan = [
             (f"{OURS}, alone", stand.ours, stand.ours),
             (f"{OURS}, beside noise", stand.ours, stand.ours, *ours),
+            (f"{OURS}, beside noise past it", stand.ours, stand.ours, *past),
             (f"{DIRECT}, beside noise through {OURS}", stand.ours, stand.direct, *ours),
         ]
         if stand.nginx:
