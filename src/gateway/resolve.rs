@@ -74,8 +74,16 @@ fn target(caller: &Identified, endpoint: &Endpoint, params: &CallParams) -> Opti
     match params.kind {
         Kind::Tools | Kind::Prompts => listed(params.kind),
         Kind::Resources => resource(caller, endpoint, &params.name),
-        Kind::Templates => listed(Kind::Templates).or_else(|| resource(caller, endpoint, &params.name)),
+        Kind::Templates => listed(Kind::Templates)
+            .or_else(|| listed(Kind::Resources))
+            .or_else(|| unlisted(caller, endpoint, &params.name).filter(|entry| !is_template(&entry.original))),
     }
+}
+
+/// Says whether a URI may be taken for a template: one that is not listed is nobody's, whatever it could become.
+fn is_template(uri: &str) -> bool {
+    let bytes = uri.as_bytes();
+    bytes.contains(&b'{') || bytes.windows(3).any(|three| three.eq_ignore_ascii_case(b"%7b"))
 }
 
 /// Says whether a caller may make a call, whatever becomes of its server at this moment. What is asked for of the gateway's
@@ -84,8 +92,10 @@ pub(super) fn may(caller: &Identified, endpoint: &Endpoint, kind: Kind, name: &s
     let listed = |kind| caller.view().resolve(scope(endpoint), kind, name).is_some();
     match kind {
         Kind::Tools | Kind::Prompts => listed(kind),
-        Kind::Resources | Kind::Templates => {
-            listed(Kind::Resources) || listed(Kind::Templates) || by_uri(caller, endpoint, name).is_some()
+        Kind::Resources => listed(kind) || by_uri(caller, endpoint, name).is_some(),
+        Kind::Templates => {
+            let plain = || by_uri(caller, endpoint, name).filter(|(_, entry)| !is_template(&entry.original));
+            listed(kind) || listed(Kind::Resources) || plain().is_some()
         }
     }
 }

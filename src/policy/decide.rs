@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use crate::id::UpstreamName;
 use crate::wire::mcp::Kind;
 
-use super::{EmptyAllow, Pattern, Permitted, Profile, Which, uri};
+use super::resource::Spellings;
+use super::{EmptyAllow, Pattern, Permitted, Profile, Which};
 
 /// On whose behalf: what bundles grant, and the policy. A subject is an audience: principals with equal subjects see the
 /// same.
@@ -141,59 +142,25 @@ fn narrowed(profile: &Profile, action: &Action<'_>, whole: Ground) -> Ground {
         Kind::Tools | Kind::Prompts => (Which::Prompts, &profile.prompts),
         Kind::Resources | Kind::Templates => (Which::Resources, &profile.resources),
     };
-    if let Some(index) = narrow.excluded.iter().position(|pattern| excludes(pattern, action)) {
+    if narrow.excluded.is_empty() && narrow.allowed.is_none() {
+        return whole;
+    }
+    let spellings = Spellings::of(action);
+    let by_name = |pattern: &Pattern| pattern.matches(action.shown) || pattern.matches(action.full);
+    let excluded =
+        |pattern: &Pattern| spellings.as_ref().map_or_else(|| by_name(pattern), |it| it.excluded_by(pattern));
+    let allowed = |pattern: &Pattern| spellings.as_ref().map_or_else(|| by_name(pattern), |it| it.allowed_by(pattern));
+    if let Some(index) = narrow.excluded.iter().position(excluded) {
         return Ground::Excluded(which, index);
     }
     match &narrow.allowed {
         None => whole,
         Some(patterns) if patterns.is_empty() && profile.empty_allow == EmptyAllow::All => whole,
-        Some(patterns) => match patterns.iter().position(|pattern| allows(pattern, action)) {
+        Some(patterns) => match patterns.iter().position(allowed) {
             Some(index) => Ground::Allowed(which, index),
             None => Ground::NotAllowed(which),
         },
     }
-}
-
-/// The names of a resource in the plainest spelling of its URI, where that is another one.
-fn plain_names(action: &Action<'_>) -> Option<[String; 2]> {
-    let prefix = format!("{}__", action.server.shown());
-    let own = action.full.strip_prefix(&prefix).filter(|_| action.kind == Kind::Resources)?;
-    let plain = uri::plain(own);
-    (plain != own).then(|| [format!("{}+{plain}", action.server.slug()), format!("{prefix}{plain}")])
-}
-
-/// The plainest names of a resource without query and fragment, which many servers do not look at.
-fn without_query(action: &Action<'_>) -> Option<[String; 2]> {
-    let at = action.full.find(['?', '#']).filter(|_| action.kind == Kind::Resources)?;
-    let prefix = format!("{}__", action.server.shown());
-    let plain = uri::plain(action.full.get(..at)?.strip_prefix(&prefix)?);
-    Some([format!("{}+{plain}", action.server.slug()), format!("{prefix}{plain}")])
-}
-
-/// Says whether a pattern that subtracts means it: in any spelling, and a template if all that it may become is meant.
-fn excludes(pattern: &Pattern, action: &Action<'_>) -> bool {
-    let names = [action.shown, action.full];
-    if action.kind == Kind::Templates {
-        return names.into_iter().any(|name| pattern.matches(name) || pattern.covers(literal(name)));
-    }
-    names.into_iter().any(|name| pattern.matches(name))
-        || plain_names(action).is_some_and(|plain| plain.iter().any(|name| pattern.matches(name)))
-        || without_query(action).is_some_and(|plain| plain.iter().any(|name| pattern.matches(name)))
-}
-
-/// Says whether a pattern that grants means it: in every spelling, and a template if something that it may become is meant.
-fn allows(pattern: &Pattern, action: &Action<'_>) -> bool {
-    let names = [action.shown, action.full];
-    if action.kind == Kind::Templates {
-        return names.into_iter().any(|name| pattern.matches(name) || pattern.could_match_under(literal(name)));
-    }
-    names.into_iter().any(|name| pattern.matches(name))
-        && plain_names(action).is_none_or(|plain| plain.iter().any(|name| pattern.matches(name)))
-}
-
-/// What a template says before its first expression.
-fn literal(template: &str) -> &str {
-    template.split_once('{').map_or(template, |(literal, _)| literal)
 }
 
 impl Ground {

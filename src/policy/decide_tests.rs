@@ -176,6 +176,74 @@ fn no_spelling_of_a_uri_slips_past() {
     assert!(allowed(&only, "file:///pub/a%20b") && allowed(&without, "file:///pub/a%20b"));
 }
 
+/// A profile that subtracts this from the resources.
+fn without(pattern: &str) -> Profile {
+    Profile { resources: Narrow { excluded: patterns(&[pattern]), ..Narrow::default() }, ..Profile::default() }
+}
+
+/// A profile that grants these resources alone.
+fn only(pattern: &str) -> Profile {
+    Profile { resources: Narrow { allowed: Some(patterns(&[pattern])), ..Narrow::default() }, ..Profile::default() }
+}
+
+/// The decision about a resource as a client of all servers asks for it.
+fn reads(profile: &Profile, own: &str) -> bool {
+    let shown = crate::catalog::shown_uri("git", own);
+    decide_on(profile, Kind::Resources, &shown, &format!("git__{own}")) == Decision::Allow
+}
+
+/// [POL-15, NAM-4]: a pattern may be spelled in each way in which a URI is shown or written, and means the same resources.
+#[test]
+fn no_spelling_of_a_pattern_lets_slip() {
+    for (pattern, uris) in [
+        ("git+file:///secret/*", ["file:///secret/b c", "file:///secret/\u{e9}", "file:///secret/a|b[{\"%"].as_slice()),
+        ("git__file:///secret/*", &["file:///secret/b c", "file:///x/../secret/my%20notes.txt"]),
+        (
+            "git+file:///my%20secret/*",
+            &["file:///%6dy%20secret/b", "file:///my secret/b", "file:///x/../my%20secret/b"],
+        ),
+        ("git+https://Docs.Example/*", &["https://docs.example/a", "HTTPS://DOCS.EXAMPLE/a"]),
+        ("git+https://Docs.Exam*", &["https://docs.example/a"]),
+        ("ui://git/x/*", &["ui://x/y", "ui://X/y", "ui://%78/y", "UI://x/y"]),
+        ("ui://git/X/*", &["ui://x/y"]),
+        ("ui://g*", &["ui://x/y", "UI://x/y"]),
+        ("git+raw:ZmlsZTovLy9zZWNyZXQvYSBi", &["file:///secret/a b", "file:///secret/a%20b"]),
+        ("git+file:///secret/a", &["file://127.0.0.1/secret/a", "file://user@/secret/a?x", "file://:80/secret/a"]),
+        ("git+file:///home/.*", &["file:///home/.ssh", "file:///home/%2essh"]),
+    ] {
+        for uri in uris {
+            assert!(!reads(&without(pattern), uri), "{pattern}: {uri}");
+        }
+    }
+    assert!(reads(&without("git+file:///home/.*"), "file:///home/a"));
+    assert!(reads(&without("git+raw:ZmlsZTov*"), "file:///a"));
+    for (pattern, uri) in [
+        ("git+file:///pub/my%20doc.txt", "file:///pub/my%20doc.txt"),
+        ("git+file:///pub/*", "file:///pub/my doc.txt"),
+        ("git+file:///pub/*", "file:///pub/\u{e9}"),
+        ("git+https://Docs.Example/*", "https://Docs.Example/a"),
+        ("ui://git/x/*", "ui://x/My%20App"),
+        ("git+raw:ZmlsZTovLy9zZWNyZXQvYSBi", "file:///secret/a b"),
+        ("git__*", "file:///a b"),
+        ("*", "file:///a b"),
+    ] {
+        assert!(reads(&only(pattern), uri), "{pattern}: {uri}");
+    }
+    for uri in ["file:///x/../pub/a", "file:///pub/../x", "file://other/pub/a", "file:///%70ub/a"] {
+        assert!(!reads(&only("git+file:///pub/*"), uri), "{uri}");
+    }
+    let template = |profile: &Profile, own: &str| {
+        let shown = crate::catalog::shown_template("git", own);
+        decide_on(profile, Kind::Templates, &shown, &format!("git__{own}")) == Decision::Allow
+    };
+    for own in ["file:///secret/my dir/{x}", "file:///secret/{x}", "FILE:///x/../secret/{x}", "file:///%73ecret/{x}"] {
+        assert!(!template(&without("git+file:///secret/*"), own), "{own}");
+        assert!(!template(&only("git+file:///pub/*"), own), "{own}");
+    }
+    assert!(template(&only("git+file:///pub/*"), "file:///pub/my dir/{x}"));
+    assert!(template(&without("git+file:///secret/*"), "file:///{x}"));
+}
+
 /// [POL-15]: a template is shown if something that it may become can be read, and hidden if nothing can.
 #[test]
 fn a_template_is_judged_by_what_it_may_become() {

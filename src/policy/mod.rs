@@ -8,6 +8,7 @@ mod decide;
 mod pattern;
 mod permit;
 mod profile;
+mod resource;
 mod uri;
 
 pub use caps::{BlobMode, CapRules, Caps, Overflow, PathsFor};

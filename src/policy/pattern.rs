@@ -43,6 +43,11 @@ impl Pattern {
         if self.prefix { name.starts_with(&self.text) } else { name == self.text }
     }
 
+    /// Returns its text, and whether that is a prefix.
+    pub(super) fn parts(&self) -> (&str, bool) {
+        (&self.text, self.prefix)
+    }
+
     /// Returns what the pattern says of the server: the text before the first `__`, if the pattern goes that far.
     #[must_use]
     pub fn server(&self) -> Option<&str> {

@@ -13,6 +13,29 @@ pub(super) fn plain(uri: &str) -> String {
     out
 }
 
+/// Spells the beginning of a URI so, as a pattern with a final `*` has it. Its last segment goes on, so that no `.` or `..` is
+/// taken for a whole one: `file:///home/.*` does not become all of `/home`.
+pub(super) fn plain_start(start: &str) -> String {
+    if start.contains(['?', '#']) {
+        return plain(start);
+    }
+    let Some(at) = start.rfind(['/', '\\']) else {
+        let decoded = decoded(start);
+        let scheme = decoded.split_once(':').map(|(scheme, rest)| format!("{}:{rest}", scheme.to_ascii_lowercase()));
+        return scheme.unwrap_or(decoded);
+    };
+    let (head, tail) = start.split_at(at + 1);
+    let is_host = head.ends_with("://");
+    let tail = decoded(tail);
+    plain(head) + &if is_host { tail.to_ascii_lowercase() } else { tail }
+}
+
+/// Leaves away the host of a file.
+pub(super) fn without_file_host(plain: &str) -> String {
+    let path = plain.strip_prefix("file://").and_then(|rest| rest.find('/').and_then(|at| rest.get(at..)));
+    path.map_or_else(|| plain.to_owned(), |path| format!("file://{path}"))
+}
+
 fn plain_path(uri: &str) -> String {
     let decoded = decoded(uri);
     let Some((scheme, rest)) = decoded.split_once(':') else { return decoded };
@@ -66,7 +89,26 @@ fn decoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::{plain, plain_start};
+
+    /// The last segment of a beginning goes on.
+    #[test]
+    fn a_beginning_is_spelled_as_what_begins_so() {
+        for (start, text) in [
+            ("", ""),
+            ("FILE:", "file:"),
+            ("file:///", "file:///"),
+            ("FILE:///a/../b/.", "file:///b/."),
+            ("file:///a/..", "file:///a/.."),
+            ("file:///my%20sec", "file:///my sec"),
+            ("file:/a/b", "file:///a/b"),
+            ("https://Host.Exam", "https://host.exam"),
+            ("https://Host.Example/A", "https://host.example/A"),
+            ("https://Host.Example/A?x=%41", "https://host.example/A?x=A"),
+        ] {
+            assert_eq!(plain_start(start), text, "{start}");
+        }
+    }
 
     #[test]
     fn spellings_of_one_resource_come_to_one_text() {

@@ -152,6 +152,9 @@ async fn completion_reaches_the_server_that_is_meant() {
             r#"{"type":"ref/prompt","name":"greet"}"#,
             r#"{"type":"ref/prompt","name":"up_1__none"}"#,
             r#"{"type":"ref/resource","uri":"none+x:y"}"#,
+            // A template that is not listed is none of the server's.
+            r#"{"type":"ref/resource","uri":"up-1+test://{id}"}"#,
+            r#"{"type":"ref/resource","uri":"up-1+test://t/%7bid%7d"}"#,
         ] {
             let members = format!(r#""ref":{reference},{argument}"#);
             let answer = client.request("completion/complete", None, "", &members).await;
@@ -198,13 +201,26 @@ async fn what_no_server_has_is_not_offered() {
     app.stop().await;
 }
 
+/// A template is completed if it is listed, and else no server hears of it.
+async fn completes_what_is_listed(client: &Client, upstream: &Upstream) {
+    let template = "rich+test://t/{id}";
+    let list = client.request("resources/templates/list", None, "", "").await;
+    let listed = list.is_result() && list.value()["result"]["resourceTemplates"].to_string().contains(template);
+    let before = upstream.asked("completion/complete").len();
+    let members =
+        format!(r#""ref":{{"type":"ref/resource","uri":"{template}"}},"argument":{{"name":"n","value":"v"}}"#);
+    let answer = client.request("completion/complete", None, "", &members).await;
+    assert_eq!(answer.is_result(), listed, "{answer:?}");
+    assert_eq!(upstream.asked("completion/complete").len() - before, usize::from(listed));
+}
+
 /// [POL-11, POL-15, promise 1]: for each policy, what the lists show is exactly what is got and read, and what is hidden
 /// looks as if it were not there and reaches no server.
 #[tokio::test]
 async fn listed_is_readable_under_every_policy() {
     let uris = ["rich+test://a/b?c=d", "rich+raw:bm90IGEgdXJp", "ui://rich/app/x.html", "rich+file:///secret/s"];
     let prompts = ["rich__greet"];
-    let rows: [(&str, &[&str], &[&str]); 9] = [
+    let rows: [(&str, &[&str], &[&str]); 10] = [
         ("", &uris, &prompts),
         ("deny_all_tools = true", &[], &[]),
         ("excluded_tools = [\"rich__*\"]", &[], &[]),
@@ -213,6 +229,11 @@ async fn listed_is_readable_under_every_policy() {
         ("allowed_tools = [\"rich__none\"]", &uris, &prompts),
         ("excluded_resources = [\"rich__file:///secret/*\"]\nexcluded_prompts = [\"rich__g*\"]", &uris[..3], &[]),
         ("allowed_resources = [\"rich+test:*\", \"ui://rich/*\"]", &[uris[0], uris[2]], &prompts),
+        (
+            "excluded_resources = [\"rich+test://t/*\", \"rich+%6eot%20a%20uri\"]",
+            &[uris[0], uris[2], uris[3]],
+            &prompts,
+        ),
         ("allowed_prompts = [\"rich__x\"]\nallowed_resources = [\"rich__not a uri\"]", &[uris[1]], &[]),
     ];
     let upstream = Upstream::rich(Speaks::Both, false, &["t"]).await;
@@ -249,6 +270,7 @@ async fn listed_is_readable_under_every_policy() {
                 // Hidden and unknown are one answer, byte for byte.
                 assert!(open || answer.messages == unknown.messages, "{lines}: {uri}");
             }
+            completes_what_is_listed(&client, &upstream).await;
             let before = asked("prompts/get");
             let answer = get(&client, "rich__greet").await;
             assert_eq!(answer.is_result(), !got.is_empty(), "{lines}");
