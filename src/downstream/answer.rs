@@ -346,6 +346,14 @@ fn listed(id: &RequestId, page: ListPage, era: Era) -> Vec<Bytes> {
     vec![Bytes::from(head), page.items, Bytes::from(tail)]
 }
 
+/// A request that its client has cancelled waits for nothing. One whose session has ended still does.
+fn unanswered(asker: &Asker, session: Option<&Session>) -> Response<Body> {
+    match session {
+        Some(session) if session.is_over() => Refusal::from(Fault::SessionUnknown).respond(asker.id.as_ref()),
+        Some(_) | None => bare(StatusCode::ACCEPTED),
+    }
+}
+
 // === impl Door ===
 
 impl<H: Handler> Door<H> {
@@ -367,7 +375,7 @@ impl<H: Handler> Door<H> {
                 }
             };
             match event {
-                None => return bare(StatusCode::ACCEPTED),
+                None => return unanswered(&asker, session),
                 Some(Event::Done(outcome)) => {
                     let rendered = asker.render(outcome);
                     let guards = running.take_guards();

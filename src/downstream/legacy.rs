@@ -85,7 +85,8 @@ impl<H: Handler> Door<H> {
     pub(super) fn session(&self, visit: &Visit<H::Caller>) -> Result<Arc<Session>, Fault> {
         let id = match visit.headers.text(Known::SessionId) {
             Single::Value(id) if !id.is_empty() => id,
-            Single::Absent | Single::Bad | Single::Value(_) => return Err(Fault::SessionMissing),
+            Single::Absent | Single::Value(_) => return Err(Fault::SessionMissing),
+            Single::Bad => return Err(Fault::NotMessage("Mcp-Session-Id must come once, in visible ASCII".to_owned())),
         };
         let session = self.sessions.get(id, &visit.principal, &visit.endpoint).ok_or(Fault::SessionUnknown)?;
         match visit.headers.text(Known::ProtocolVersion) {
@@ -213,7 +214,8 @@ impl<H: Handler> Door<H> {
             Single::Value(event_id) if !event_id.is_empty() && priming(session.client.version).is_some() => {
                 return self.resume(visit, &session, event_id);
             }
-            Single::Absent | Single::Bad | Single::Value(_) => {}
+            Single::Bad => return visit.refuse(Fault::EventUnknown, None),
+            Single::Absent | Single::Value(_) => {}
         }
         if self.drain.is_draining() {
             return visit.refuse(Fault::Draining, None);

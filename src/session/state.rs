@@ -179,6 +179,12 @@ impl Session {
         }
     }
 
+    /// Says whether it has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.live().ended
+    }
+
     /// Ends all that is in flight, and all that begins later.
     pub(super) fn end(&self) {
         let mut live = self.live();

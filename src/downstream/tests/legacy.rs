@@ -60,6 +60,12 @@ async fn a_session_is_its_own_clients() {
         assert_eq!(house.ask(verb, "/mcp", &anonymous, body).await.code(), (401, -31005));
     }
     assert_eq!(house.post(&session, LIST).await.status, 200);
+    // What is there and cannot be read is not absent [POL-16].
+    let twice = house.post(&format!("{session}Mcp-Session-Id: x\r\n"), LIST).await;
+    assert_eq!(twice.code(), (400, -32600));
+    assert!(twice.body.contains("must come once"), "{}", twice.body);
+    let events = format!("{session}Accept: text/event-stream\r\nLast-Event-ID: \u{e9}\r\n");
+    assert_eq!(house.ask("GET", "/mcp", &events, "").await.code(), (400, -32600));
 }
 
 /// [R38, FC-HTP-17]
@@ -72,7 +78,9 @@ async fn delete_ends_a_session_once() {
     house.began("hang").await;
     assert_eq!(house.ask("DELETE", "/mcp", &session, "").await.status, 200);
     house.gone("hang").await;
-    assert_eq!(call.response().await.status, 202);
+    // Its client still waits.
+    let unanswered = call.response().await;
+    assert_eq!((unanswered.code(), unanswered.json()["id"].clone()), ((404, -32600), json!(1)));
     assert_eq!(house.ask("DELETE", "/mcp", &session, "").await.status, 404);
     assert_eq!(house.ask("DELETE", "/mcp", LEGACY, "").await.status, 400);
     assert_eq!(house.post(&session, LIST).await.status, 404);
