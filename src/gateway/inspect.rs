@@ -118,6 +118,7 @@ impl Inspection {
         let Ok(Answer::Upstream { response, .. }) = outcome else { return false };
         asks_for_input(response)
             || bridge::asks_by_error(response)
+            || matches!(response.payload, Payload::Error(_))
             || rewrite::may_rewrite(&self.call, response)
             || self.shaper.as_ref().is_some_and(|shaper| shaper.concerns(gateway, outcome))
     }
@@ -145,7 +146,12 @@ impl Inspection {
             None => outcome,
         };
         match outcome {
-            Ok(Answer::Upstream { mut response, era }) => {
+            Ok(Answer::Upstream { response, era }) => {
+                let server = gateway.snapshot().targets().get(&self.entry.server).cloned();
+                let mut response = match server {
+                    Some(server) => Box::new(rewrite::conceal(&server, *response)),
+                    None => response,
+                };
                 if !self.own_names && response.may_have_uris() {
                     rewrite::rewrite(&self.entry, &self.call, &mut response);
                 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::catalog::{Entry, shown_uri};
 use crate::exchange::ServerCall;
 use crate::id::UpstreamName;
+use crate::upstream::Server;
 use crate::wire::json;
 use crate::wire::jsonrpc::{Edits, ErrorObject, Payload, Response, code};
 use crate::wire::mcp::{Carrier, Method, uris};
@@ -47,6 +48,21 @@ pub(super) fn question(server: &UpstreamName, params: &Bytes) -> Bytes {
         }
     }
     edits.apply()
+}
+
+/// Puts `[secret:NAME]` in the place of a secret that an error of its server repeats [CFG-3].
+pub(super) fn conceal(server: &Server, response: Response) -> Response {
+    let mut response = response.settled();
+    let Payload::Error(at) = &response.payload else { return response };
+    let (start, conceals) = (at.start, server.conceals());
+    let text = response.raw.slice(at.clone());
+    for place in json::texts(&text) {
+        let said = text.get(place.clone()).and_then(json::text_of);
+        if let Some(concealed) = said.and_then(|said| conceals(&said)) {
+            response.edit(start + place.start..start + place.end, json::quoted(&concealed));
+        }
+    }
+    response.settled()
 }
 
 /// Says in an error which resource was not found, where an older server does not [R61].

@@ -28,6 +28,7 @@ use super::link::{Connector, Link, Outgoing, StartError};
 use super::means::Means;
 use super::place::Places;
 use super::pool::Pool;
+use super::secrets::Secrets;
 use super::visits;
 use super::watches::Watches;
 use super::{HttpKind, ServerSettings, Transport};
@@ -100,6 +101,12 @@ pub(super) struct Eras {
 // === impl Server ===
 
 impl Server {
+    /// Returns what puts `[secret:NAME]` in the place of the server's secrets; `None` of a text that holds none [CFG-3].
+    pub fn conceals(&self) -> impl Fn(&str) -> Option<String> + use<> {
+        let secrets = Secrets::of(&self.settings);
+        move |text| Some(secrets.replaced(text)).filter(|replaced| replaced != text)
+    }
+
     pub(super) fn new(settings: Arc<ServerSettings>, connector: Arc<dyn Connector>, means: &Means) -> Arc<Self> {
         let places = Places::new(settings.max_processes, Arc::clone(&means.census));
         let status = watch::Sender::new(TargetStatus {

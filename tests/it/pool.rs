@@ -1,6 +1,6 @@
 //! The pool with real processes: how many there are, whose they are, and when they end [TRN-3, TRN-4].
 
-use crate::support::{Child, Client, Era, Gateway, TestApp, folder, lives, quoted, until};
+use crate::support::{Child, Client, ERAS, Era, Gateway, Speaks, TestApp, Upstream, folder, lives, quoted, until};
 
 /// A configuration with keys whose principals `ann` and `bob` are granted these servers.
 fn two_principals(servers: &[(&str, String)]) -> String {
@@ -146,5 +146,27 @@ async fn the_last_words_are_for_the_operator() {
         assert!(said.contains("no luck with [secret:TOKEN]") && !said.contains("a-secret-value"), "{said}");
         gateway.terminate();
         assert_eq!(gateway.ended().await, Some(0));
+    }
+}
+
+/// [CFG-3]: what a server is given as a secret does not come back in an error of it, however it spells that; the rest of the
+/// error is the server's own.
+#[tokio::test]
+async fn an_error_that_repeats_a_secret_comes_without_it() {
+    let up = Upstream::start(Speaks::Both, false, &["fail"]).await;
+    let lines = up.lines() + "\nheaders = { Authorization = \"Bearer hunter2-secret\" }";
+    let rest = two_principals(&[("up", lines)]);
+    let gateway =
+        Gateway::try_start_with("keys", "127.0.0.1:0", &rest).await.unwrap_or_else(|ended| panic!("{ended:?}"));
+    for era in ERAS {
+        let client = Client::connect(era, gateway.addr, "/mcp", Some("ann")).await;
+        let error =
+            r#"{"code":-32603,"message":"no hunter2-secret","data":{"n":1.10,"h":"Bearer \u0068unter2-secret!"}}"#;
+        let answer = client.call_with("up__fail", error).await;
+        let plain =
+            r#"{"code":-32603,"message":"no [secret:authorization]","data":{"n":1.10,"h":"[secret:authorization]!"}}"#;
+        assert_eq!(answer.raw("error"), plain, "{era:?}");
+        let other = r#"{"code":-32603,"message":"no \u0068unter","data":{"n":1.10}}"#;
+        assert_eq!(client.call_with("up__fail", other).await.raw("error"), other, "{era:?}");
     }
 }

@@ -17,4 +17,4 @@ pub use members::{Floors, JsonError, Members, Outline, Raw, elements, floors, le
 pub use scan::ScanError;
 pub use skim::Skim;
 pub use spelled::Spelled;
-pub use text::{quoted, text, text_of};
+pub use text::{quoted, text, text_of, texts};

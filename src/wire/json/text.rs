@@ -1,6 +1,7 @@
 //! JSON strings: read and spelled.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -17,6 +18,25 @@ pub fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
     } else {
         std::str::from_utf8(inner).ok().map(Cow::Borrowed)
     }
+}
+
+/// Finds the strings of a text that has been scanned, names of members among them, each with its quotation marks.
+pub fn texts(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at + memchr::memchr(b'"', text.get(at..)?)?;
+        let mut end = start + 1;
+        loop {
+            end += memchr::memchr2(b'"', b'\\', text.get(end..)?)? + 1;
+            match text.get(end - 1) {
+                Some(b'"') => break,
+                // What is escaped is no end.
+                _ => end += 1,
+            }
+        }
+        at = end;
+        Some(start..end)
+    })
 }
 
 /// The same for a part of a text that has been scanned.
@@ -41,7 +61,15 @@ pub fn quoted(text: &str) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::{quoted, texts};
+
+    #[test]
+    fn strings_are_found_with_their_marks() {
+        let text = br#"{"a":"b\"c\\","n":1.10,"":["","\u0022"]}"#;
+        let found: Vec<&str> = texts(text).map(|at| std::str::from_utf8(&text[at]).unwrap()).collect();
+        assert_eq!(found, [r#""a""#, r#""b\"c\\""#, r#""n""#, r#""""#, r#""""#, r#""\u0022""#]);
+        assert_eq!(texts(b"1").chain(texts(br#""cut\"#)).count(), 0);
+    }
 
     #[test]
     fn strings_are_spelled_as_serde_json_does() {

@@ -344,6 +344,7 @@ impl State {
             "links" => format!("{{{}}}", rich::LINKS),
             "say" if stateless => format!("{{{STATELESS_HEAD},{}", arguments.trim_start_matches('{')),
             "say" => arguments.clone(),
+            "fail" => format!("!{arguments}"),
             name => {
                 if name == "hold" {
                     self.gate.notified().await;
@@ -355,7 +356,10 @@ impl State {
                 if stateless { format!("{{{STATELESS_HEAD},{}", complete.trim_start_matches('{')) } else { complete }
             }
         };
-        let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+        let answer = match result.strip_prefix('!') {
+            Some(error) => format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#),
+            None => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
+        };
         if !self.sse {
             return json(wire, "200 OK", "", &answer).await;
         }
