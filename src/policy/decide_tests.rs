@@ -232,6 +232,15 @@ fn no_spelling_of_a_pattern_lets_slip() {
     for uri in ["file:///x/../pub/a", "file:///pub/../x", "file://other/pub/a", "file:///%70ub/a"] {
         assert!(!reads(&only("git+file:///pub/*"), uri), "{uri}");
     }
+    // What grants is not widened by its plain spelling.
+    for (pattern, uri) in [
+        ("git+file:///my%20*", "file:///mysecret"),
+        ("git__file:///my *", "file:///mysecret"),
+        ("git+file:///pub%2fa/*", "file:///pub/a/b"),
+        ("git+file:///pub/.*", "file:///pub/../secret"),
+    ] {
+        assert!(!reads(&only(pattern), uri), "{pattern}: {uri}");
+    }
     let template = |profile: &Profile, own: &str| {
         let shown = crate::catalog::shown_template("git", own);
         decide_on(profile, Kind::Templates, &shown, &format!("git__{own}")) == Decision::Allow

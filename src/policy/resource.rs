@@ -65,7 +65,7 @@ impl<'a> Spellings<'a> {
             })
     }
 
-    /// Says whether a pattern that grants means it: as it is spelled and plainly, and a template if something that it may become
+    /// Says whether a pattern that grants means it: as both are written, and plainly; and a template if something that it may become
     /// is meant.
     pub(super) fn allowed_by(&self, pattern: &Pattern) -> bool {
         let mut names = [self.action.shown, self.action.full].into_iter();
@@ -76,8 +76,9 @@ impl<'a> Spellings<'a> {
                     .is_some_and(|own| own.could_match_under(literal(self.own)) || own.could_match_under(&self.plain));
         }
         // A pattern that ends within the server's name says nothing of URIs.
-        names.any(|name| pattern.matches(name)) && own.as_ref().is_none_or(|own| own.matches(&self.plain))
-            || own.is_some_and(|own| own.matches(self.own) && own.matches(&self.plain))
+        let written =
+            names.any(|name| pattern.matches(name)) || own.as_ref().is_some_and(|own| own.is_written(self.own));
+        written && own.is_none_or(|own| own.matches(&self.plain))
     }
 
     /// Finds what a pattern says of this server's own URIs; `None` if it does not go beyond the server's name, or names another.
@@ -97,7 +98,17 @@ impl<'a> Spellings<'a> {
 
 impl OwnPattern<'_> {
     fn matches(&self, name: &str) -> bool {
-        self.texts.iter().any(|text| if self.prefix { name.starts_with(&**text) } else { name == text })
+        self.texts.iter().any(|text| self.is(text, name))
+    }
+
+    /// The same as it is written alone: a plain spelling may mean more.
+    fn is_written(&self, name: &str) -> bool {
+        let [written, _] = &self.texts;
+        self.is(written, name)
+    }
+
+    fn is(&self, text: &str, name: &str) -> bool {
+        if self.prefix { name.starts_with(text) } else { name == text }
     }
 
     fn covers(&self, start: &str) -> bool {
