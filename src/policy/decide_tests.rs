@@ -204,7 +204,11 @@ fn no_spelling_of_a_pattern_lets_slip() {
         ),
         ("git+https://Docs.Example/*", &["https://docs.example/a", "HTTPS://DOCS.EXAMPLE/a"]),
         ("git+https://Docs.Exam*", &["https://docs.example/a"]),
-        ("ui://git/x/*", &["ui://x/y", "ui://X/y", "ui://%78/y", "UI://x/y"]),
+        (
+            "ui://git/x/*",
+            &["ui://x/y", "ui://X/y", "ui://%78/y", "UI://x/y", "ui://./x/y", "ui:///x/y", "ui://a/../../x/y?z"],
+        ),
+        ("ui://git/%78/*", &["ui://x/y", "ui://./x/y"]),
         ("ui://git/X/*", &["ui://x/y"]),
         ("ui://g*", &["ui://x/y", "UI://x/y"]),
         ("git+raw:ZmlsZTovLy9zZWNyZXQvYSBi", &["file:///secret/a b", "file:///secret/a%20b"]),

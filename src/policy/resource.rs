@@ -10,6 +10,9 @@ use crate::wire::mcp::Kind;
 
 use super::{Action, Pattern, uri};
 
+/// What begins the URI of an app's page.
+const APP: &str = "ui://";
+
 /// What one resource or template is called.
 #[derive(Debug)]
 pub(super) struct Spellings<'a> {
@@ -47,7 +50,7 @@ impl<'a> Spellings<'a> {
             Kind::Resources => wider(own, &plain),
         };
         let slug = action.server.slug();
-        let app = plain.strip_prefix("ui://").map(|rest| format!("ui://{slug}/{rest}"));
+        let app = plain.strip_prefix(APP).map(|rest| uri::plain(&format!("{APP}{slug}/{rest}")));
         Some(Self { action, own, plain, wider, app, slug })
     }
 
@@ -121,10 +124,18 @@ impl OwnPattern<'_> {
 }
 
 fn wider(own: &str, plain: &str) -> Vec<String> {
-    let bare = uri::plain(own.split(['?', '#']).next().unwrap_or_default());
-    let mut wider = vec![uri::without_file_host(plain), uri::without_file_host(&bare), bare];
+    let bare = own.split(['?', '#']).next().unwrap_or_default();
+    let mut wider = vec![uri::without_file_host(plain), uri::without_file_host(&uri::plain(bare)), uri::plain(bare)];
+    wider.extend([own, bare].into_iter().filter_map(as_it_is_shown));
     wider.retain(|name| name != plain);
     wider
+}
+
+/// The URI of an app's page, spelled plainly as it is shown: what is its host is there a segment of the path.
+fn as_it_is_shown(own: &str) -> Option<String> {
+    let (scheme, rest) = own.split_at_checked(APP.len())?;
+    let shown = uri::plain(&format!("{APP}x/{rest}"));
+    shown.strip_prefix("ui://x/").filter(|_| scheme.eq_ignore_ascii_case(APP)).map(|rest| format!("{APP}{rest}"))
 }
 
 fn server_prefix(action: &Action<'_>) -> String {
