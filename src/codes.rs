@@ -131,7 +131,7 @@ codes! {
         "Try again when some have ended, or raise [limits.concurrency], max_concurrent_calls of the server or policy, or max_queued_calls.";
     NotFound = "P310", "no such path, method, session or stream",
         "The path is no endpoint of the gateway, nothing that the principal is granted has such a method, or the session or stream has ended.",
-        "Use /mcp, /mcp/SERVER or /sse. A client whose session has ended begins a new one; a method is there once a server that offers it is granted.";
+        "Use /mcp, /mcp/SERVER or, where http_sse is on, /sse. A client whose session has ended begins a new one; a method is there once a server that offers it is granted.";
 
     // P4: names and definitions of tools.
     Clash = "P401", "two tools have the same shown name",

@@ -146,12 +146,12 @@ impl Inspection {
             None => outcome,
         };
         match outcome {
-            Ok(Answer::Upstream { response, era }) => {
-                let server = gateway.snapshot().targets().get(&self.entry.server).cloned();
-                let mut response = match server {
-                    Some(server) => Box::new(rewrite::conceal(&server, *response)),
-                    None => response,
-                };
+            Ok(Answer::Upstream { mut response, era }) => {
+                if matches!(response.payload, Payload::Error(_))
+                    && let Some(server) = gateway.snapshot().targets().get(&self.entry.server)
+                {
+                    *response = rewrite::conceal(server, *response);
+                }
                 if !self.own_names && response.may_have_uris() {
                     rewrite::rewrite(&self.entry, &self.call, &mut response);
                 }

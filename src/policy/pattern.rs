@@ -48,6 +48,11 @@ impl Pattern {
         (&self.text, self.prefix)
     }
 
+    /// Returns one of the same kind with another text.
+    pub(super) const fn with_text(&self, text: String) -> Self {
+        Self { text, prefix: self.prefix }
+    }
+
     /// Returns what the pattern says of the server: the text before the first `__`, if the pattern goes that far.
     #[must_use]
     pub fn server(&self) -> Option<&str> {

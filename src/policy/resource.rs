@@ -28,10 +28,11 @@ pub(super) struct Spellings<'a> {
     slug: String,
 }
 
-/// What a pattern says of the server's own URIs, as it is written and plainly.
-struct OwnPattern<'a> {
-    texts: [Cow<'a, str>; 2],
-    prefix: bool,
+/// What a pattern says of the server's own URIs.
+struct OwnPattern {
+    written: Pattern,
+    /// It may mean more than what is written.
+    plain: Pattern,
 }
 
 // === impl Spellings ===
@@ -60,7 +61,7 @@ impl<'a> Spellings<'a> {
         let own = self.own_pattern(pattern);
         if self.action.kind == Kind::Templates {
             return names.any(|name| pattern.matches(name) || pattern.covers(literal(name)))
-                || own.is_some_and(|own| own.covers(literal(self.own)) || own.covers(&self.plain));
+                || own.is_some_and(|own| own.any(|own| own.covers(literal(self.own)) || own.covers(&self.plain)));
         }
         names.any(|name| pattern.matches(name))
             || own.is_some_and(|own| {
@@ -68,24 +69,25 @@ impl<'a> Spellings<'a> {
             })
     }
 
-    /// Says whether a pattern that grants means it: as both are written, and plainly; and a template if something that it may become
-    /// is meant.
+    /// Says whether a pattern that grants means it: as both are written, and plainly; and a template if something that it
+    /// may become is meant.
     pub(super) fn allowed_by(&self, pattern: &Pattern) -> bool {
         let mut names = [self.action.shown, self.action.full].into_iter();
         let own = self.own_pattern(pattern);
         if self.action.kind == Kind::Templates {
             return names.any(|name| pattern.matches(name) || pattern.could_match_under(literal(name)))
-                || own
-                    .is_some_and(|own| own.could_match_under(literal(self.own)) || own.could_match_under(&self.plain));
+                || own.is_some_and(|own| {
+                    own.any(|own| own.could_match_under(literal(self.own)) || own.could_match_under(&self.plain))
+                });
         }
         // A pattern that ends within the server's name says nothing of URIs.
         let written =
-            names.any(|name| pattern.matches(name)) || own.as_ref().is_some_and(|own| own.is_written(self.own));
+            names.any(|name| pattern.matches(name)) || own.as_ref().is_some_and(|own| own.written.matches(self.own));
         written && own.is_none_or(|own| own.matches(&self.plain))
     }
 
     /// Finds what a pattern says of this server's own URIs; `None` if it does not go beyond the server's name, or names another.
-    fn own_pattern<'p>(&self, pattern: &'p Pattern) -> Option<OwnPattern<'p>> {
+    fn own_pattern(&self, pattern: &Pattern) -> Option<OwnPattern> {
         let (text, prefix) = pattern.parts();
         let by_name = text.strip_prefix(&server_prefix(self.action)).map(Cow::Borrowed);
         // The beginning of what is encoded is not the beginning of a text.
@@ -93,33 +95,19 @@ impl<'a> Spellings<'a> {
         let by_uri = || own_uri(text).filter(|(slug, _)| *slug == self.slug && !is_encoded).map(|(_, own)| own);
         let own = by_name.or_else(by_uri)?;
         let plain = if prefix { uri::plain_start(&own) } else { uri::plain(&own) };
-        Some(OwnPattern { texts: [own, Cow::Owned(plain)], prefix })
+        Some(OwnPattern { plain: pattern.with_text(plain), written: pattern.with_text(own.into_owned()) })
     }
 }
 
 // === impl OwnPattern ===
 
-impl OwnPattern<'_> {
+impl OwnPattern {
+    fn any(&self, holds: impl Fn(&Pattern) -> bool) -> bool {
+        holds(&self.written) || holds(&self.plain)
+    }
+
     fn matches(&self, name: &str) -> bool {
-        self.texts.iter().any(|text| self.is(text, name))
-    }
-
-    /// The same as it is written alone: a plain spelling may mean more.
-    fn is_written(&self, name: &str) -> bool {
-        let [written, _] = &self.texts;
-        self.is(written, name)
-    }
-
-    fn is(&self, text: &str, name: &str) -> bool {
-        if self.prefix { name.starts_with(text) } else { name == text }
-    }
-
-    fn covers(&self, start: &str) -> bool {
-        self.prefix && self.texts.iter().any(|text| start.starts_with(&**text))
-    }
-
-    fn could_match_under(&self, start: &str) -> bool {
-        self.covers(start) || self.texts.iter().any(|text| text.starts_with(start))
+        self.any(|pattern| pattern.matches(name))
     }
 }
 

@@ -386,7 +386,6 @@ async fn a_bad_certificate_keeps_the_old_one_and_says_so() {
     assert_eq!(gateway.ended().await, Some(0));
 }
 
-/// A certificate that cannot be used fails the start, with the key and the file [OPS-1].
 /// Clients refuse a certificate that has expired, and the log says so where one comes to a gateway that runs [CFG].
 #[tokio::test]
 async fn an_expired_certificate_is_told_of_when_it_comes() {
@@ -399,6 +398,7 @@ async fn an_expired_certificate_is_told_of_when_it_comes() {
     assert!(said.contains("P113") && said.contains("cert.pem") && said.contains("expired at 2002-01-01T"), "{said}");
 }
 
+/// A certificate that cannot be used fails the start, with the key and the file [OPS-1].
 #[tokio::test]
 async fn a_certificate_that_cannot_be_used_fails_the_start() {
     let mounted = Mounted::new(&Authority::new().leaf(&["localhost"]));
